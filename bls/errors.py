@@ -1,0 +1,83 @@
+"""What can go wrong with a request, named for what the caller can do about it.
+
+RouterError
+├── BadRequest          the caller's fault: fix the request            [BAD_REQUEST]  INVALID_ARG
+├── Busy                a queue is full: try again a little later      [BUSY]         UNAVAILABLE
+├── EngineUnavailable   not loaded or not answering: try another       [UNAVAILABLE]  UNAVAILABLE
+├── TimedOut            its time ran out before anything was produced  [TIMEOUT]      UNAVAILABLE
+├── Cancelled           the caller left                                [CANCELLED]    CANCELLED
+└── EngineFailed        the engine took the request and broke          [INTERNAL]     INTERNAL
+
+`/generate` answers every model error with HTTP 400, whatever its code, so the class also stands in front of the message.
+"""
+
+from __future__ import annotations
+
+
+class RouterError(Exception):
+    """An error that a caller may read: one line, without a path or a traceback."""
+
+    prefix = "INTERNAL"
+    code = "INTERNAL"  # A name of pb_utils.TritonError's codes.
+
+    def __str__(self) -> str:
+        return f"[{self.prefix}] {self.reason}"
+
+    @property
+    def reason(self) -> str:
+        """The message without its prefix, on one line."""
+        return " ".join(super().__str__().split())
+
+
+class BadRequest(RouterError):
+    prefix = "BAD_REQUEST"
+    code = "INVALID_ARG"
+
+
+class Busy(RouterError):
+    prefix = "BUSY"
+    code = "UNAVAILABLE"
+
+
+class EngineUnavailable(RouterError):
+    prefix = "UNAVAILABLE"
+    code = "UNAVAILABLE"
+
+
+class TimedOut(RouterError):
+    prefix = "TIMEOUT"
+    code = "UNAVAILABLE"
+
+
+class Cancelled(RouterError):
+    prefix = "CANCELLED"
+    code = "CANCELLED"
+
+
+class EngineFailed(RouterError):
+    pass
+
+
+_BY_PREFIX = {kind.prefix: kind for kind in (BadRequest, Busy, EngineUnavailable, TimedOut, Cancelled, EngineFailed)}
+
+# What Triton's core says of a model, in its own words (Triton 2.51).
+_BY_CORE_TEXT = (
+    ("is not ready", EngineUnavailable),
+    ("is not found", EngineUnavailable),
+    ("has no available versions", EngineUnavailable),
+    ("is not healthy", EngineUnavailable),
+    ("Exceeds maximum queue size", Busy),
+    ("Request timeout expired", TimedOut),
+)
+
+
+def from_message(message: str) -> RouterError:
+    """The error that a model's or the core's message stands for; a prefix of ours is kept, anything else is EngineFailed."""
+    if message.startswith("["):
+        prefix, _, rest = message[1:].partition("] ")
+        if prefix in _BY_PREFIX:
+            return _BY_PREFIX[prefix](rest)
+    for text, kind in _BY_CORE_TEXT:
+        if text in message:
+            return kind(message)
+    return EngineFailed(message)

@@ -1,0 +1,97 @@
+"""engine.json: what is in a folder of engines/built, so that no process has to open the weights to know.
+
+Written by scripts/build_engines, read by the engine, the tokenizer models and the router.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+FILE_NAME = "engine.json"
+TOKENIZER_KINDS = ("gguf", "huggingface", "sentencepiece")
+
+
+class BadManifest(ValueError):
+    """engine.json is missing, unreadable or holds a wrong value; the message names the file and the field."""
+
+
+@dataclass(frozen=True)
+class TokenizerFile:
+    """`kind` is one of TOKENIZER_KINDS; `path` is relative to engine.json; equal `sha256` means the same tokenizer."""
+
+    kind: str
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One built engine. `context_tokens` counts prompt and output together; `end_ids` holds at least one id."""
+
+    folder: Path
+    name: str
+    builder: str
+    weights: str
+    context_tokens: int
+    vocab_size: int
+    end_ids: tuple[int, ...]
+    pad_id: int
+    tokenizer: TokenizerFile
+
+    def __post_init__(self) -> None:
+        if self.context_tokens < 1 or self.vocab_size < 1:
+            raise BadManifest(f"{self.file}: context_tokens and vocab_size must be at least 1")
+        if not self.end_ids or not all(0 <= token < self.vocab_size for token in self.end_ids):
+            raise BadManifest(f"{self.file}: end_ids must be one or more ids below {self.vocab_size}")
+        if self.tokenizer.kind not in TOKENIZER_KINDS:
+            raise BadManifest(f"{self.file}: tokenizer.kind is {self.tokenizer.kind!r}; known: {TOKENIZER_KINDS}")
+
+    @property
+    def file(self) -> Path:
+        return self.folder / FILE_NAME
+
+    @property
+    def weights_path(self) -> Path:
+        return self.folder / self.weights
+
+    @property
+    def tokenizer_path(self) -> Path:
+        return self.folder / self.tokenizer.path
+
+    @property
+    def token_bytes_path(self) -> Path:
+        """The tokenizer's byte table, see `bls.token_bytes`."""
+        return self.folder / "token_bytes.bin"
+
+    def save(self) -> None:
+        """Replaces engine.json at once, so that a reader never sees half of it."""
+        fields = asdict(self)
+        del fields["folder"]
+        draft = self.folder / f".{FILE_NAME}.{os.getpid()}"
+        draft.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+        draft.replace(self.file)
+
+
+def load(folder: Path) -> Manifest:
+    """Reads folder/engine.json. Raises BadManifest."""
+    file = folder / FILE_NAME
+    try:
+        fields: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        fields["tokenizer"] = TokenizerFile(**fields["tokenizer"])
+        fields["end_ids"] = tuple(fields["end_ids"])
+        return Manifest(folder=folder, **fields)
+    except FileNotFoundError:
+        raise BadManifest(f"{file} is missing: run `python -m scripts.build_engines {folder.name}`") from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        if isinstance(error, BadManifest):
+            raise
+        raise BadManifest(f"{file}: {error}") from None
+
+
+def built_folder(model_repository: Path, tier: str) -> Path:
+    """Where the engine of a tier ("small", "large") lies, seen from the model repository."""
+    return model_repository.parent / "engines" / "built" / tier

@@ -1,0 +1,206 @@
+"""The one file of `bls` that knows Triton: arrays in, arrays out, errors with their codes, calls of other models.
+
+pb_utils is complete only once the stub has imported model.py (triton 2.51), so it is used inside functions alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
+
+from bls import errors
+from bls.contract import ENGINE_CONTROL, Contract
+
+Tensors = Mapping[str, "np.ndarray[Any, Any]"]
+
+
+def parameters(args: Mapping[str, str]) -> dict[str, str]:
+    """The `parameters` of the model's config.pbtxt."""
+    config = json.loads(args["model_config"])
+    return {key: value["string_value"] for key, value in config.get("parameters", {}).items()}
+
+
+def repository(args: Mapping[str, str]) -> Path:
+    """The model repository: the folder that holds this model's folder."""
+    return Path(args["model_repository"]).resolve().parent
+
+
+def log_to_triton() -> None:
+    """Sends Python's logging of this process to Triton's log."""
+    logging.basicConfig(level=logging.INFO, handlers=[_TritonLog()], force=True)
+
+
+class _TritonLog(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        line = self.format(record)
+        if record.levelno >= logging.ERROR:
+            pb_utils.Logger.log_error(line)
+        elif record.levelno >= logging.WARNING:
+            pb_utils.Logger.log_warn(line)
+        else:
+            pb_utils.Logger.log_info(line)
+
+
+def inputs(request: Any, contract: Contract) -> dict[str, np.ndarray[Any, Any]]:
+    """The tensors that the request holds, by name, batch dimension kept where Triton keeps it.
+
+    Raises BadRequest if a mandatory one is missing: Triton's core only counts them (triton-facts 18).
+    """
+    present = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+    for tensor in contract.inputs:
+        if not tensor.optional and tensor.name not in present:
+            raise errors.BadRequest(f"{tensor.name} is missing")
+    return present
+
+
+def request_parameters(request: Any) -> dict[str, Any]:
+    """What /generate or a client set beside the tensors."""
+    text = request.parameters()
+    return json.loads(text) if text else {}
+
+
+def error_response(error: errors.RouterError) -> Any:
+    return pb_utils.InferenceResponse(error=_triton_error(error))
+
+
+def _triton_error(error: errors.RouterError) -> Any:
+    return pb_utils.TritonError(str(error), getattr(pb_utils.TritonError, error.code))
+
+
+def response(tensors: Tensors) -> Any:
+    return pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name, array in tensors.items()])
+
+
+def answer_each(
+    requests: Sequence[Any],
+    contract: Contract,
+    function: Callable[[dict[str, np.ndarray[Any, Any]], frozenset[str]], Tensors],
+) -> list[Any]:
+    """The responses of a model that is not decoupled: one a request, so that a bad request fails alone.
+
+    `function(inputs, requested)` gives the outputs that were requested, or raises a RouterError.
+    """
+    return [_answer_one(request, contract, function) for request in requests]
+
+
+def _answer_one(request: Any, contract: Contract, function: Callable[..., Tensors]) -> Any:
+    try:
+        requested = frozenset(request.requested_output_names())
+        return response(function(inputs(request, contract), requested))
+    except errors.RouterError as error:
+        return error_response(error)
+    except Exception as error:  # A bug of ours: the log gets all of it, the caller one line.
+        logging.exception("request %s", request.request_id())
+        return error_response(errors.EngineFailed(type(error).__name__))
+
+
+class Models:
+    """Other models of this server, called in process (BLS). One per process, for one request at a time."""
+
+    def call(self, model: str, tensors: Tensors, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
+        """One response of a model that is not decoupled. Raises a RouterError."""
+        self._check_ready(model)
+        answer = self._request(model, tensors, outputs, "").exec()
+        if answer.has_error():
+            raise errors.from_message(answer.error().message())
+        return _arrays(answer)
+
+    def stream(
+        self, model: str, tensors: Tensors, outputs: Sequence[str], request_id: str
+    ) -> Iterator[dict[str, np.ndarray[Any, Any]]]:
+        """Each response of `model` in turn; empty ones are skipped. Raises a RouterError.
+
+        Must be read to its end before the next stream of this process begins (triton-facts 1).
+        """
+        self._check_ready(model)
+        for answer in self._request(model, tensors, outputs, request_id).exec(decoupled=True):
+            if answer.has_error():
+                raise errors.from_message(answer.error().message())
+            arrays = _arrays(answer)
+            if arrays:
+                yield arrays
+
+    def stop(self, model: str, request_id: str) -> None:
+        """Ends a running stream of `model`; safe beside it, from another thread too (triton-facts 2, 35)."""
+        named = {"engine": model, "request_id": request_id}
+        tensors = {name: np.array([[value.encode()]], dtype=np.object_) for name, value in named.items()}
+        self.call(ENGINE_CONTROL, tensors, ["stopped"])
+
+    def _check_ready(self, model: str) -> None:
+        # Asked first, since a call to a model that isn't loaded fails as INTERNAL, like any other.
+        if not pb_utils.is_model_ready(model):
+            raise errors.EngineUnavailable(f"{model} is not loaded")
+
+    def _request(self, model: str, tensors: Tensors, outputs: Sequence[str], request_id: str) -> Any:
+        return pb_utils.InferenceRequest(
+            model_name=model,
+            inputs=[pb_utils.Tensor(name, array) for name, array in tensors.items()],
+            requested_output_names=list(outputs),
+            request_id=request_id,
+        )
+
+
+def _arrays(answer: Any) -> dict[str, np.ndarray[Any, Any]]:
+    return {tensor.name(): tensor.as_numpy() for tensor in answer.output_tensors()}
+
+
+class Sender:
+    """The way back to the client of one decoupled request: closed once, on whichever path comes first."""
+
+    def __init__(self, request: Any) -> None:
+        self._sender = request.get_response_sender()
+        self._lock = threading.Lock()
+        self.closed = False
+
+    def is_cancelled(self) -> bool:
+        return bool(self._sender.is_cancelled())
+
+    def send(self, tensors: Tensors) -> None:
+        with self._lock:
+            if not self.closed:
+                self._sender.send(response(tensors))
+
+    def finish(self, tensors: Tensors | None = None, error: errors.RouterError | None = None) -> None:
+        """Sends the last response, FINAL on it. Later calls do nothing."""
+        with self._lock:
+            if self.closed:
+                return
+            self.closed = True
+            last = error_response(error) if error else response(tensors or {})
+            self._sender.send(last, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+
+
+class Metrics:
+    """Counters, gauges and histograms on Triton's metrics port. Triton merges those of all processes by name and labels."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, Any] = {}
+        self._metrics: dict[tuple[str, tuple[tuple[str, str], ...]], Any] = {}
+
+    def declare(self, name: str, kind: str, description: str, buckets: Sequence[float] | None = None) -> None:
+        """`kind` is COUNTER, GAUGE or HISTOGRAM; `buckets` are the upper bounds of a HISTOGRAM."""
+        family = pb_utils.MetricFamily(name=name, description=description, kind=getattr(pb_utils.MetricFamily, kind))
+        self._families[name] = (family, buckets)
+
+    def add(self, name: str, amount: float = 1, **labels: str) -> None:
+        self._metric(name, labels).increment(amount)
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        self._metric(name, labels).observe(value)
+
+    def set(self, name: str, value: float, **labels: str) -> None:
+        self._metric(name, labels).set(value)
+
+    def _metric(self, name: str, labels: dict[str, str]) -> Any:
+        key = (name, tuple(sorted(labels.items())))
+        if key not in self._metrics:
+            family, buckets = self._families[name]
+            self._metrics[key] = family.Metric(labels=labels, buckets=buckets) if buckets else family.Metric(labels=labels)
+        return self._metrics[key]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor. `dims` are without the batch; a `scalar` has dims [1] and `reshape { shape: [] }`: the model sees [B]."""
+    """`dims` are without the batch; a `scalar` has dims [1] and `reshape { shape: [] }`, so the model sees [B]."""
 
     name: str
     datatype: str

@@ -8,7 +8,7 @@ RouterError
 ├── Cancelled           the caller left                                [CANCELLED]    CANCELLED
 └── EngineFailed        the engine took the request and broke          [INTERNAL]     INTERNAL
 
-`/generate` answers every model error with HTTP 400, whatever its code, so the class also stands in front of the message.
+`/generate` answers every model error with HTTP 400, whatever its code, so the class stands before the message too.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _BY_CORE_TEXT = (
 
 
 def from_message(message: str) -> RouterError:
-    """The error that a model's or the core's message stands for; a prefix of ours is kept, anything else is EngineFailed."""
+    """The error that a model's or the core's message stands for, by our prefix or Triton's words; else EngineFailed."""
     if message.startswith("["):
         prefix, _, rest = message[1:].partition("] ")
         if prefix in _BY_PREFIX:

@@ -12,19 +12,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
+import triton_python_backend_utils as pb_utils
 
 from bls import errors
+from bls.arrays import Array, strings
 from bls.contract import ENGINE_CONTROL, Contract
 
-Tensors = Mapping[str, "np.ndarray[Any, Any]"]
+Tensors = Mapping[str, Array]
 
 
 def parameters(args: Mapping[str, str]) -> dict[str, str]:
     """The `parameters` of the model's config.pbtxt."""
     config = json.loads(args["model_config"])
     return {key: value["string_value"] for key, value in config.get("parameters", {}).items()}
+
+
+def boolean_parameter(args: Mapping[str, str], name: str) -> bool:
+    """True for the words that NVIDIA's tensorrt_llm_bls takes for true. ValueError names a value that is no boolean."""
+    value = parameters(args).get(name, "false").strip().lower()
+    if value not in ("true", "yes", "1", "t", "false", "no", "0", "f", ""):
+        raise ValueError(f"parameter {name} is {value!r}; it must be true or false")
+    return value in ("true", "yes", "1", "t")
 
 
 def repository(args: Mapping[str, str]) -> Path:
@@ -48,10 +56,10 @@ class _TritonLog(logging.Handler):
             pb_utils.Logger.log_info(line)
 
 
-def inputs(request: Any, contract: Contract) -> dict[str, np.ndarray[Any, Any]]:
+def inputs(request: Any, contract: Contract) -> dict[str, Array]:
     """The tensors that the request holds, by name, batch dimension kept where Triton keeps it.
 
-    Raises BadRequest if a mandatory one is missing: Triton's core only counts them (triton-facts 18).
+    Raises BadRequest if a mandatory one is missing: Triton's core only counts them (Triton 2.51).
     """
     present = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
     for tensor in contract.inputs:
@@ -81,7 +89,7 @@ def response(tensors: Tensors) -> Any:
 def answer_each(
     requests: Sequence[Any],
     contract: Contract,
-    function: Callable[[dict[str, np.ndarray[Any, Any]], frozenset[str]], Tensors],
+    function: Callable[[dict[str, Array], frozenset[str]], Tensors],
 ) -> list[Any]:
     """The responses of a model that is not decoupled: one a request, so that a bad request fails alone.
 
@@ -104,7 +112,7 @@ def _answer_one(request: Any, contract: Contract, function: Callable[..., Tensor
 class Models:
     """Other models of this server, called in process (BLS). One per process, for one request at a time."""
 
-    def call(self, model: str, tensors: Tensors, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
+    def call(self, model: str, tensors: Tensors, outputs: Sequence[str]) -> dict[str, Array]:
         """One response of a model that is not decoupled. Raises a RouterError."""
         self._check_ready(model)
         answer = self._request(model, tensors, outputs, "").exec()
@@ -114,24 +122,28 @@ class Models:
 
     def stream(
         self, model: str, tensors: Tensors, outputs: Sequence[str], request_id: str
-    ) -> Iterator[dict[str, np.ndarray[Any, Any]]]:
+    ) -> Iterator[dict[str, Array]]:
         """Each response of `model` in turn; empty ones are skipped. Raises a RouterError.
 
-        Must be read to its end before the next stream of this process begins (triton-facts 1).
+        Closing it waits for the engine's end, so `stop` the request first. One stream at a time per process: two can
+        deadlock python_backend 24.10 for ever (its iterator's lock against the GIL).
         """
         self._check_ready(model)
-        for answer in self._request(model, tensors, outputs, request_id).exec(decoupled=True):
-            if answer.has_error():
-                raise errors.from_message(answer.error().message())
-            arrays = _arrays(answer)
-            if arrays:
-                yield arrays
+        answers = self._request(model, tensors, outputs, request_id).exec(decoupled=True)
+        try:
+            for answer in answers:
+                if answer.has_error():
+                    raise errors.from_message(answer.error().message())
+                arrays = _arrays(answer)
+                if arrays:
+                    yield arrays
+        finally:
+            for _ in answers:  # Left before its end, an iterator leaks, and the next stream may deadlock.
+                pass
 
     def stop(self, model: str, request_id: str) -> None:
-        """Ends a running stream of `model`; safe beside it, from another thread too (triton-facts 2, 35)."""
-        named = {"engine": model, "request_id": request_id}
-        tensors = {name: np.array([[value.encode()]], dtype=np.object_) for name, value in named.items()}
-        self.call(ENGINE_CONTROL, tensors, ["stopped"])
+        """Ends a running stream of `model`; safe beside it, from another thread too."""
+        self.call(ENGINE_CONTROL, {"engine": strings(model), "request_id": strings(request_id)}, ["stopped"])
 
     def _check_ready(self, model: str) -> None:
         # Asked first, since a call to a model that isn't loaded fails as INTERNAL, like any other.
@@ -147,7 +159,7 @@ class Models:
         )
 
 
-def _arrays(answer: Any) -> dict[str, np.ndarray[Any, Any]]:
+def _arrays(answer: Any) -> dict[str, Array]:
     return {tensor.name(): tensor.as_numpy() for tensor in answer.output_tensors()}
 
 
@@ -178,7 +190,7 @@ class Sender:
 
 
 class Metrics:
-    """Counters, gauges and histograms on Triton's metrics port. Triton merges those of all processes by name and labels."""
+    """Counters, gauges and histograms on Triton's metrics port, one there for all processes of a name and labels."""
 
     def __init__(self) -> None:
         self._families: dict[str, Any] = {}
@@ -202,5 +214,6 @@ class Metrics:
         key = (name, tuple(sorted(labels.items())))
         if key not in self._metrics:
             family, buckets = self._families[name]
-            self._metrics[key] = family.Metric(labels=labels, buckets=buckets) if buckets else family.Metric(labels=labels)
+            bounds = {"buckets": buckets} if buckets else {}
+            self._metrics[key] = family.Metric(labels=labels, **bounds)
         return self._metrics[key]

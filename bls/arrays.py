@@ -1,0 +1,22 @@
+"""Arrays of shape [1,1] and [1,n], as a request of batch 1 carries them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+def int32(value: int) -> Array:
+    return np.array([[value]], dtype=np.int32)
+
+
+def boolean(value: bool) -> Array:
+    return np.array([[value]], dtype=np.bool_)
+
+
+def strings(*values: str) -> Array:
+    """UTF-8 bytes in an object array, as Triton's STRING tensors are."""
+    return np.array([[value.encode() for value in values]], dtype=np.object_)

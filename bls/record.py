@@ -1,0 +1,68 @@
+"""What the log and the metrics say of a request: never its text."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+REQUESTS = "llm_router_requests_total"
+IN_FLIGHT = "llm_router_requests_in_flight"
+FIRST_TOKEN = "llm_router_time_to_first_token_seconds"
+INPUT_TOKENS = "llm_router_input_tokens_total"
+OUTPUT_TOKENS = "llm_router_output_tokens_total"
+FIRST_TOKEN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class Metrics(Protocol):
+    """Counters, gauges and histograms, by name and labels."""
+
+    def declare(self, name: str, kind: str, description: str, buckets: Sequence[float] | None = None) -> None: ...
+    def add(self, name: str, amount: float = 1, **labels: str) -> None: ...
+    def observe(self, name: str, value: float, **labels: str) -> None: ...
+
+
+def declare(metrics: Metrics) -> None:
+    metrics.declare(REQUESTS, "COUNTER", "Requests that ended, by engine model, reason and finish")
+    metrics.declare(IN_FLIGHT, "GAUGE", "Requests being answered")
+    metrics.declare(FIRST_TOKEN, "HISTOGRAM", "Seconds from dispatch to the first token", FIRST_TOKEN_BUCKETS)
+    metrics.declare(INPUT_TOKENS, "COUNTER", "Prompt tokens by engine model")
+    metrics.declare(OUTPUT_TOKENS, "COUNTER", "Generated tokens by engine model")
+    metrics.add(IN_FLIGHT, 0)  # Shown as 0 before the first request.
+
+
+@dataclass
+class Record:
+    """One request; "none" for a model and a reason until the policy has decided."""
+
+    request_id: str
+    model: str = "none"
+    reason: str = "none"
+    finish: str = "internal"
+    input_tokens: int = 0
+    output_tokens: int = 0
+    first_token_seconds: float | None = None
+    started: float = field(default_factory=time.monotonic)
+
+    def count(self, tokens: int) -> None:
+        """Notes new tokens, and the time of the first response."""
+        if self.first_token_seconds is None:
+            self.first_token_seconds = time.monotonic() - self.started
+        self.output_tokens += tokens
+
+    def report(self, metrics: Metrics) -> None:
+        """One log line, and the metrics."""
+        first = "-" if self.first_token_seconds is None else f"{self.first_token_seconds * 1000:.1f}"
+        logging.info(
+            f"request id={self.request_id or '-'} model={self.model} reason={self.reason} finish={self.finish}"
+            f" input_tokens={self.input_tokens} output_tokens={self.output_tokens}"
+            f" first_token_ms={first} total_ms={(time.monotonic() - self.started) * 1000:.1f}"
+        )
+        metrics.add(REQUESTS, model=self.model, reason=self.reason, finish=self.finish)
+        if self.model != "none":
+            metrics.add(INPUT_TOKENS, self.input_tokens, model=self.model)
+            metrics.add(OUTPUT_TOKENS, self.output_tokens, model=self.model)
+        if self.first_token_seconds is not None:
+            metrics.observe(FIRST_TOKEN, self.first_token_seconds, model=self.model)

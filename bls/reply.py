@@ -1,0 +1,67 @@
+"""The pieces of an answer, and how they are put together for clients that do not want them one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bls.arrays import Array, int32, strings
+from bls.decision import Decision
+
+LOG_PROBS = ("cum_log_probs", "output_log_probs")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One piece. `output_tokens` and output_log_probs are of this piece alone; only the last has a finish_reason."""
+
+    text: str = ""
+    output_tokens: int = 0
+    log_probs: Mapping[str, Array] = field(default_factory=dict)
+    finish_reason: str = ""
+    decision: Decision | None = None
+    input_tokens: int = 0
+
+    def tensors(self, outputs: frozenset[str]) -> dict[str, Array]:
+        """The router's output tensors among `outputs`, batch dimension first: [1,1], output_log_probs [1,1,n]."""
+        tensors = {"text_output": strings(self.text), **self.log_probs}
+        if "num_output_tokens" in outputs:
+            tensors["num_output_tokens"] = int32(self.output_tokens)
+        if "num_input_tokens" in outputs:
+            tensors["num_input_tokens"] = int32(self.input_tokens)
+        if self.finish_reason:
+            tensors["finish_reason"] = strings(self.finish_reason)
+            if self.decision:
+                tensors["model"], tensors["reason"] = strings(self.decision.model), strings(self.decision.reason)
+        return {name: array for name, array in tensors.items() if name in outputs}
+
+
+def joined(replies: Iterable[Reply]) -> Reply:
+    """One reply that says the same as all of them. There must be at least one."""
+    replies = list(replies)
+    return replace(
+        replies[-1],
+        text="".join(reply.text for reply in replies),
+        output_tokens=sum(reply.output_tokens for reply in replies),
+        log_probs=joined_log_probs([reply.log_probs for reply in replies]),
+    )
+
+
+def accumulated(replies: Iterable[Reply]) -> Iterator[Reply]:
+    """The same pieces, each with the whole text so far, as the peer's accumulate_tokens sends it."""
+    text = ""
+    for reply in replies:
+        text += reply.text
+        yield replace(reply, text=text)
+
+
+def joined_log_probs(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """cum_log_probs [1,1] counts all tokens so far, so the last stands; output_log_probs [1,1,n] follow each other."""
+    found = {name: [part[name] for part in parts if name in part] for name in LOG_PROBS}
+    return {
+        name: arrays[-1] if name == "cum_log_probs" else np.concatenate(arrays, axis=-1)
+        for name, arrays in found.items()
+        if arrays
+    }

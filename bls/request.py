@@ -1,0 +1,201 @@
+"""One request of a client: read from arrays once, checked where it is made, so that no later line wonders."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bls.arrays import Array
+from bls.contract import ROUTER_CONTRACT
+from bls.errors import BadRequest
+
+# Taken by tensorrt_llm_bls, refused by name here: the engines behind it would need more than token ids.
+_REFUSED = (
+    "decoder_text_input",
+    "image_input",
+    "image_bytes_input",
+    "image_url_input",
+    "video_bytes_input",
+    "prompt_embedding_table",
+    "prompt_vocab_size",
+    "prompt_table_extra_id",
+    "embedding_bias_words",
+    "embedding_bias_weights",
+    "num_draft_tokens",
+    "use_draft_logits",
+    "lora_task_id",
+    "lora_weights",
+    "lora_config",
+    "return_context_logits",
+    "return_generation_logits",
+    "return_perf_metrics",
+)
+
+# Router name -> engine name, of what goes to the engine as it came; the engine checks the values.
+_TO_ENGINE = {
+    "top_k": "runtime_top_k",
+    "top_p": "runtime_top_p",
+    "temperature": "temperature",
+    "length_penalty": "len_penalty",
+    "repetition_penalty": "repetition_penalty",
+    "min_tokens": "min_tokens",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "seed": "seed",
+    "return_log_probs": "return_log_probs",
+    "guided_decoding_guide_type": "guided_decoding_guide_type",
+    "guided_decoding_guide": "guided_decoding_guide",
+}
+
+# What may stand beside the tensors. Any other key is a misspelt input: /generate turns those into parameters.
+_PARAMETERS = frozenset(
+    ("id", "timeout", "priority", "sequence_id", "sequence_start", "sequence_end", "binary_data_output")
+)
+
+_LOG_PROBS = ("cum_log_probs", "output_log_probs")
+_FLAGGED_OUTPUTS = {
+    "return_num_input_tokens": ("num_input_tokens",),
+    "return_num_output_tokens": ("num_output_tokens",),
+    "return_log_probs": _LOG_PROBS,
+    "return_route_info": ("model", "reason"),
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """`sampling` is by engine tensor name, shape [1,1]; `outputs` are the router's outputs that the client wants."""
+
+    id: str
+    text: str
+    messages: str
+    apply_chat_template: bool
+    max_tokens: int
+    stream: bool
+    echo: bool
+    stop_words: tuple[str, ...]
+    bad_words: tuple[str, ...]
+    end_id: int | None
+    pad_id: int | None
+    sampling: Mapping[str, Array]
+    outputs: frozenset[str]
+    timeout_seconds: float | None
+
+
+def parse(
+    tensors: Mapping[str, Array],
+    parameters: Mapping[str, Any],
+    requested: frozenset[str],
+    request_id: str = "",
+    timeout_us: int = 0,
+) -> Request:
+    """Reads what Triton gives: inputs by name, parameters, requested output names, id, scheduler timeout in us.
+
+    Raises BadRequest that names the field.
+    """
+    _check_parameters(parameters)
+    fields = _Fields(tensors)
+    for name in _REFUSED:
+        if fields.means_something(name):
+            raise BadRequest(f"{name} is not supported by llm_router")
+    for name in ("beam_width", "num_return_sequences"):
+        if (fields.integer(name) or 1) != 1:
+            raise BadRequest(f"{name} is {fields.integer(name)}; llm_router supports 1")
+    text, messages = fields.string("text_input") or "", fields.string("messages") or ""
+    if not text and not messages:
+        raise BadRequest("text_input is empty" if "text_input" in tensors else "text_input is missing")
+    if text and messages:
+        raise BadRequest("text_input and messages are both given; send one of them")
+    return Request(
+        id=request_id,
+        text=text,
+        messages=messages,
+        apply_chat_template=fields.flag("apply_chat_template"),
+        max_tokens=_max_tokens(fields),
+        stream=fields.flag("stream"),
+        # The peer echoes the prompt by default, and only without streaming; here it is asked for, and the same in both.
+        echo=not fields.flag("exclude_input_in_output", default=True),
+        stop_words=fields.strings("stop_words"),
+        bad_words=fields.strings("bad_words"),
+        end_id=fields.integer("end_id"),
+        pad_id=fields.integer("pad_id"),
+        sampling={ours: fields.single(name).reshape(1, 1) for name, ours in _TO_ENGINE.items() if name in tensors},
+        outputs=_outputs(fields, requested),
+        timeout_seconds=_timeout_seconds(parameters, timeout_us),
+    )
+
+
+def _max_tokens(fields: _Fields) -> int:
+    max_tokens = fields.integer("max_tokens")
+    if max_tokens is None:
+        raise BadRequest("max_tokens is missing")
+    if max_tokens < 1:
+        raise BadRequest(f"max_tokens is {max_tokens}; it must be a single value > 0")
+    return max_tokens
+
+
+def _outputs(fields: _Fields, requested: frozenset[str]) -> frozenset[str]:
+    """As named; without names (/generate can't name any), what a reader needs and what the return_* flags ask for."""
+    flagged = [name for flag, names in _FLAGGED_OUTPUTS.items() if fields.flag(flag) for name in names]
+    named = requested if requested != ROUTER_CONTRACT.output_names else {"text_output", "finish_reason"}
+    wanted = frozenset(named).union(flagged)
+    return wanted if fields.flag("return_log_probs") else wanted.difference(_LOG_PROBS)
+
+
+def _timeout_seconds(parameters: Mapping[str, Any], timeout_us: int) -> float | None:
+    """The scheduler's timeout (gRPC, infer) or the parameter of that name (/generate); in microseconds, 0 = none."""
+    value = timeout_us or parameters.get("timeout", 0)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise BadRequest(f"timeout is {value!r}; it must be a whole number of microseconds >= 0")
+    return value / 1e6 if value else None
+
+
+def _check_parameters(parameters: Mapping[str, Any]) -> None:
+    for name in parameters:
+        if name in _PARAMETERS or name.startswith("triton_"):
+            continue
+        near = difflib.get_close_matches(name, ROUTER_CONTRACT.input_names | _PARAMETERS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise BadRequest(f"{name} is not an input or parameter of llm_router{hint}")
+
+
+class _Fields:
+    """Reads single values out of arrays of any shape, with errors that name the field."""
+
+    def __init__(self, tensors: Mapping[str, Array]) -> None:
+        self._tensors = tensors
+
+    def single(self, name: str) -> Array:
+        array = self._tensors[name]
+        if array.size != 1:
+            raise BadRequest(f"{name} holds {array.size} values; it must be a single value")
+        return array
+
+    def means_something(self, name: str) -> bool:
+        """Whether it was given and is not empty, false or 0: clients send those for "not used"."""
+        array = self._tensors.get(name)
+        return array is not None and any(value not in (b"", "") and bool(value) for value in array.flat)
+
+    def integer(self, name: str) -> int | None:
+        return int(self.single(name).flat[0]) if name in self._tensors else None
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return bool(self.single(name).flat[0]) if name in self._tensors else default
+
+    def string(self, name: str) -> str | None:
+        return _decode(name, self.single(name).flat[0]) if name in self._tensors else None
+
+    def strings(self, name: str) -> tuple[str, ...]:
+        """The strings that are not empty: clients of the peer send [""] for none."""
+        values = self._tensors[name].flat if name in self._tensors else ()
+        return tuple(text for text in (_decode(name, value) for value in values) if text)
+
+
+def _decode(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return bytes(value).decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadRequest(f"{name} is not valid UTF-8") from None

@@ -1,0 +1,142 @@
+"""The life of a request: count its tokens, decide, stream the engine's ids as text, end exactly once.
+
+Plain generators that know nothing of Triton: `Models` is the door to the other models, `Watch` to client and clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from bls import contract, record
+from bls.answer_text import AnswerText
+from bls.arrays import boolean, int32, strings
+from bls.decision import Prompt
+from bls.engine_stream import EngineStream, Models, Tensors
+from bls.engines import Engines
+from bls.errors import BadRequest, RouterError
+from bls.record import Metrics, Record
+from bls.reply import LOG_PROBS, Reply, accumulated, joined
+from bls.request import Request
+from bls.stop_words import WordStop
+from bls.watcher import Watch
+
+_ENCODED = ("INPUT_ID", "STOP_WORDS_IDS", "OUT_END_ID", "OUT_PAD_ID")
+
+
+class Router:
+    """Answers requests, one at a time. `accumulate`: each piece holds the whole text so far."""
+
+    def __init__(self, models: Models, repository: Path, metrics: Metrics, accumulate: bool = False) -> None:
+        self._models = models
+        self._engines = Engines(repository, models)
+        self._metrics = metrics
+        self._accumulate = accumulate
+        record.declare(metrics)
+
+    def answer(self, request: Request, watch: Watch) -> Generator[Reply, None, None]:
+        """Yields the pieces of the answer, the last with a finish_reason; without `stream`, exactly one.
+
+        Raises a RouterError; the client then has got nothing, or the pieces until the engine broke.
+        """
+        entry = Record(request.id)
+        self._metrics.add(record.IN_FLIGHT, 1)
+        try:
+            with closing(self._answer(request, watch, entry)) as replies:
+                if not request.stream:
+                    yield joined(replies)
+                elif self._accumulate:
+                    yield from accumulated(replies)
+                else:
+                    yield from replies
+        except RouterError as error:
+            entry.finish = error.prefix.lower()
+            raise
+        finally:
+            self._metrics.add(record.IN_FLIGHT, -1)
+            entry.report(self._metrics)
+
+    def _answer(self, request: Request, watch: Watch, entry: Record) -> Generator[Reply, None, None]:
+        encoded = self._encode_for_each(request)
+        prompt = Prompt(
+            tokens={model: tensors["INPUT_ID"].shape[1] for model, tensors in encoded.items()},
+            contexts={model: self._engines.manifest(model).context_tokens for model in encoded},
+            max_tokens=request.max_tokens,
+        )
+        _check_fits(prompt)
+        stream = EngineStream(self._models, request, watch, encoded)
+        with closing(stream):
+            decision = stream.start(prompt)
+            entry.model, entry.reason = decision.model, decision.reason
+            entry.input_tokens = prompt.tokens[decision.model]
+            words = WordStop((*request.stop_words, *request.bad_words))
+            text = AnswerText(self._engines.decoder(decision.model), words)
+            if request.echo:
+                text.echo(encoded[decision.model]["INPUT_ID"][0].tolist())
+            for reply in self._pieces(request, watch, entry, stream, text):
+                yield replace(reply, decision=decision, input_tokens=entry.input_tokens)
+
+    def _pieces(
+        self, request: Request, watch: Watch, entry: Record, stream: EngineStream, text: AnswerText
+    ) -> Iterator[Reply]:
+        for chunk in stream:
+            ids = chunk["output_ids"].reshape(-1)[: int(chunk["sequence_length"].flat[0])].tolist()
+            entry.count(len(ids))
+            text.push(ids, {name: chunk[name] for name in LOG_PROBS if name in chunk})
+            if text.stopped_by is not None or watch.outcome is not None:
+                break
+            # The last tokens ride with the end, which then comes at once.
+            if text.has_text and entry.output_tokens < request.max_tokens:
+                yield text.take()
+        text.finish()
+        entry.finish = _finish_reason(request, watch, entry, text)
+        if text.stopped_by is not None:
+            stream.stop()
+        yield replace(text.take(), finish_reason=entry.finish)
+
+    def _encode_for_each(self, request: Request) -> dict[str, Tensors]:
+        """The prompt in each engine's tokens; one call for those that share a tokenizer."""
+        calls: dict[str, Tensors] = {}
+        encoded = {}
+        for model in self._engines.models:
+            tokenizer = self._engines.tokenized_by(model)
+            if tokenizer not in calls:
+                calls[tokenizer] = self._encode(request, self._engines.tier(tokenizer))
+            encoded[model] = calls[tokenizer]
+        return encoded
+
+    def _encode(self, request: Request, tier: str) -> Tensors:
+        tensors = {"REQUEST_OUTPUT_LEN": int32(request.max_tokens), "TIER": strings(tier)}
+        if request.messages:
+            tensors["MESSAGES"] = strings(request.messages)
+        else:
+            tensors["QUERY"] = strings(request.text)
+            tensors["APPLY_CHAT_TEMPLATE"] = boolean(request.apply_chat_template)
+        if request.stop_words:
+            tensors["STOP_WORDS_DICT"] = strings(*request.stop_words)
+        if request.end_id is not None:
+            tensors["END_ID"] = int32(request.end_id)
+        if request.pad_id is not None:
+            tensors["PAD_ID"] = int32(request.pad_id)
+        return self._models.call(contract.PREPROCESSING, tensors, _ENCODED)
+
+
+def _check_fits(prompt: Prompt) -> None:
+    if any(prompt.fits(model) for model in prompt.tokens):
+        return
+    model = max(prompt.tokens, key=lambda name: prompt.contexts[name] - prompt.tokens[name])
+    tokens, context = prompt.tokens[model], prompt.contexts[model]
+    raise BadRequest(
+        f"the prompt has {tokens} tokens and max_tokens is {prompt.max_tokens}, together {tokens + prompt.max_tokens}; "
+        f"the context of {model} holds {context}"
+    )
+
+
+def _finish_reason(request: Request, watch: Watch, entry: Record, text: AnswerText) -> str:
+    if text.stopped_by is not None:
+        return "stop_word" if text.stopped_by in request.stop_words else "bad_word"
+    if watch.outcome is not None:
+        return watch.outcome
+    return "length" if entry.output_tokens >= request.max_tokens else "stop"

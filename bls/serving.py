@@ -1,0 +1,53 @@
+"""One request from Triton to its end: read, answered piece by piece, closed exactly once on every path."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from bls import errors, policy, triton_io
+from bls.contract import ROUTER_CONTRACT
+from bls.request import parse
+from bls.router import Router
+from bls.watcher import TIMEOUT, Watch, Watcher
+
+
+def serve(request: Any, router: Router, watcher: Watcher) -> None:
+    """Answers one decoupled request of llm_router. Whatever happens, its stream ends once."""
+    sender = triton_io.Sender(request)
+    try:
+        parsed = parse(
+            triton_io.inputs(request, ROUTER_CONTRACT),
+            triton_io.request_parameters(request),
+            frozenset(request.requested_output_names()),
+            request.request_id(),
+            request.timeout(),
+        )
+        watch = Watch(sender.is_cancelled, parsed.timeout_seconds or policy.TIMEOUT_SECONDS, _give_up_on(sender))
+        watcher.follow(watch)
+        with closing(router.answer(parsed, watch)) as replies:
+            for reply in replies:
+                tensors = reply.tensors(parsed.outputs)
+                if reply.finish_reason:
+                    sender.finish(tensors)
+                elif tensors:
+                    sender.send(tensors)
+    except errors.RouterError as error:
+        sender.finish(error=error)
+    except Exception as error:  # A bug of ours must not leave the client waiting: the log gets all of it.
+        logging.exception("request id=%s", request.request_id())
+        sender.finish(error=errors.EngineFailed(type(error).__name__))
+    finally:
+        watcher.follow(None)
+
+
+def _give_up_on(sender: triton_io.Sender) -> Callable[[str], None]:
+    """Ends the client's stream although the engine's goes on: a dead engine may hold a process, but no client."""
+
+    def give_up(outcome: str) -> None:
+        error = errors.TimedOut if outcome == TIMEOUT else errors.Cancelled
+        sender.finish(error=error("the engine does not end its stream"))
+
+    return give_up

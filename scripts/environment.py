@@ -1,0 +1,308 @@
+"""Set-up: .venv with the pinned packages, tritonserver's backend folder, the engines. Each part once.
+
+Runs on any suitable Python with nothing installed. `.venv/complete` is written last, so an interrupted set-up is
+never taken for a finished one: what is not complete is made anew (pip's cache keeps what was downloaded).
+
+    scripts/install [--dev]
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from scripts import children, interpreter, preflight
+from scripts.preflight import Refused
+from scripts.progress import Progress
+
+ROOT = Path(__file__).resolve().parent.parent
+TIERS = ("small", "large")
+LAYOUT = 1  # raised when what is made here changes, so that old set-ups are made anew
+VENV_DISK_MIB = 1024  # the packages (490 MB), and pip's downloads while it works
+ENGINES_DISK_MIB = 512
+
+
+class SetupFailed(Exception):
+    """A step failed; the message is one line, the rest is in the log."""
+
+
+class Interrupted(BaseException):
+    """SIGINT or SIGTERM came in a place where there is nothing to do but leave."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = 128 + number
+
+
+class Environment:
+    """The set-up of one checkout. `ensure` makes it; the paths are then valid."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self.root = root
+        self.venv = root / ".venv"
+        self.log = root / "logs" / "setup.log"
+
+    @property
+    def python(self) -> Path:
+        return self.venv / "bin" / "python"
+
+    @property
+    def site_packages(self) -> Path:
+        return self.venv / "lib" / "python{}.{}".format(*sys.version_info[:2]) / "site-packages"
+
+    @property
+    def tritonserver(self) -> Path:
+        return self.site_packages / "pytriton" / "tritonserver" / "bin" / "tritonserver"
+
+    @property
+    def backends(self) -> Path:
+        """For --backend-directory."""
+        return self.venv / "tritonserver" / "backends"
+
+    @property
+    def libraries(self) -> list[Path]:
+        """For LD_LIBRARY_PATH: the server's own libraries and libpython, which the stubs need."""
+        return [self.site_packages / "nvidia_pytriton.libs", self.venv / "tritonserver" / "lib"]
+
+    def variables(self) -> dict[str, str]:
+        """The environment of tritonserver and of whatever else runs this project's Python; the only place that says so."""
+        dropped = ("PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV")
+        return {
+            **{name: value for name, value in os.environ.items() if name not in dropped},
+            "PATH": f"{self.venv / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",  # the stub looks for python3
+            "PYTHONPATH": str(self.root),
+            "PYTHONDONTWRITEBYTECODE": "1",  # a new __pycache__ would look like an edited model
+            "PYTHONUNBUFFERED": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        }
+
+    def is_complete(self, dev: bool) -> bool:
+        """Whether the packages are those of the lock files; engines are looked at one by one."""
+        stamps = [self._stamp("complete"), *([self._stamp("complete-dev")] if dev else [])]
+        return all(path.is_file() and path.read_text() == text for path, text in stamps)
+
+    def missing_engines(self) -> list[str]:
+        built = self.root / "engines" / "built"
+        return [tier for tier in TIERS if not (built / tier / "engine.json").is_file()]
+
+    @contextmanager
+    def ensured(self, progress: Progress, dev: bool = False) -> Iterator[None]:
+        """Makes what is missing, and keeps others from remaking it while the block runs.
+
+        Raises Refused or SetupFailed.
+        """
+        with _locked(self.root / ".venv.use.lock") as use:
+            with _locked(self.root / ".venv.setup.lock") as setup:
+                if not _try_lock(setup, fcntl.LOCK_EX):
+                    progress.say("another set-up of this folder is running; waiting for it")
+                    fcntl.flock(setup, fcntl.LOCK_EX)
+                self._make_what_is_missing(use, progress, dev)
+                fcntl.flock(use, fcntl.LOCK_SH)
+            yield
+
+    def _make_what_is_missing(self, use: IO[bytes], progress: Progress, dev: bool) -> None:
+        steps: list[Callable[[Progress], None]] = []
+        if not self.is_complete(dev=False):
+            if not _try_lock(use, fcntl.LOCK_EX):
+                raise Refused("the packages must be set up anew, but a server runs from .venv: stop it first")
+            preflight.check_disk(self.root, VENV_DISK_MIB, "the set-up")
+            steps += [self._make_venv, self._install, self._place_backend]
+        if dev and not self.is_complete(dev=True):
+            steps += [self._install_dev]
+        missing = self.missing_engines()
+        if missing:
+            preflight.check_disk(self.root, ENGINES_DISK_MIB, "building the engines")
+            steps += [_engine_step(self, tier) for tier in missing]
+        if steps:
+            self.log.parent.mkdir(exist_ok=True)
+            self.log.write_text("")
+        for step in steps:
+            step(progress)
+
+    def _make_venv(self, progress: Progress) -> None:
+        self.venv.mkdir(exist_ok=True)
+        (self.venv / "complete").unlink(missing_ok=True)
+        progress.step("set-up, .venv", "a virtual environment")
+        base = getattr(sys, "_base_executable", sys.executable)  # never .venv's own, which goes away
+        self._run([base, "-m", "venv", "--clear", str(self.venv)], progress, _nothing)
+        progress.done()
+
+    def _install(self, progress: Progress) -> None:
+        progress.step("set-up, packages", "tritonserver, OpenVINO and others, 150 MB to download")
+        self._pip(progress, "requirements.txt")
+
+    def _install_dev(self, progress: Progress) -> None:
+        progress.step("set-up, packages for checks and tests", "40 MB to download")
+        self._pip(progress, "requirements-dev.txt")
+        _write(*self._stamp("complete-dev"))
+
+    def _pip(self, progress: Progress, requirements: str) -> None:
+        temporary = self.venv / "tmp"  # on the disk that was checked, and cleared with the rest
+        temporary.mkdir(exist_ok=True)
+        options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
+        command = [str(self.python), "-m", "pip", "install", *options, "-r", str(self.root / requirements)]
+        # Settings of a person that would put the packages elsewhere.
+        elsewhere = {"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIREMENT", "PIP_CONSTRAINT"}
+        env = {name: value for name, value in self.variables().items() if name not in elsewhere}
+        env.update(TMPDIR=str(temporary), PIP_USER="0", PYTHONPATH="")
+        self._run(command, progress, pip_status, env, pip_reason)
+        shutil.rmtree(temporary, ignore_errors=True)
+        progress.done()
+
+    def _place_backend(self, progress: Progress) -> None:
+        """Makes Triton's backend folder: the wheel's, with the stub of this Python beside its library."""
+        wheel = self.site_packages / "pytriton" / "tritonserver"
+        stub = wheel / "python_backend_stubs" / "{}.{}".format(*sys.version_info[:2]) / "triton_python_backend_stub"
+        target = self.backends / "python"
+        libpython = Path(interpreter.find_libpython() or "")
+        try:
+            shutil.copytree(wheel / "backends" / "python", target, dirs_exist_ok=True)
+            shutil.copy2(stub, target)
+            library = self.libraries[1] / libpython.name
+            library.parent.mkdir(exist_ok=True)
+            # A link, so that no other library of that folder is put before the system's.
+            library.symlink_to(libpython.resolve())
+        except OSError as error:
+            raise SetupFailed(f"cannot prepare tritonserver's python backend: {error}") from None
+        _write(*self._stamp("complete"))
+
+    def build_engine(self, tier: str, progress: Progress) -> None:
+        """Runs scripts/build_engines for one tier."""
+        progress.step(f"set-up, engine {tier}", "weights and tokenizer, 100 MB")
+        command = [str(self.python), "-m", "scripts.build_engines", tier]
+        self._run(command, progress, _shortened, reason=last_line)
+        progress.done()
+
+    def _run(
+        self,
+        command: list[str],
+        progress: Progress,
+        status: Callable[[str], str | None],
+        env: dict[str, str] | None = None,
+        reason: Callable[[list[str]], str] | None = None,
+    ) -> None:
+        """Runs a step; its output goes to the log, and what `status` makes of each line to the person."""
+        lines: list[str] = []
+        shown = "starting"
+        with self.log.open("ab") as log:
+            log.write(f"$ {' '.join(command)}\n".encode())
+            log.flush()
+            child = children.start(command, env or self.variables(), self.root, subprocess.PIPE)
+            with children.killed_on_error(child):
+                for line in children.lines(child, tick_s=1.0):
+                    if line is not None:
+                        log.write(line.encode() + b"\n")
+                        lines.append(line)
+                        shown = status(line) or shown
+                    progress.status(shown)
+        if child.returncode:
+            why = (reason or last_line)(lines)
+            raise SetupFailed(f"{why} (all of it: {os.path.relpath(self.log)})")
+
+    def _stamp(self, name: str) -> tuple[Path, str]:
+        """A stamp's file and what it holds if it is right."""
+        lock = self.root / ("requirements-dev.txt" if name.endswith("dev") else "requirements.txt")
+        made_from = f"{LAYOUT}\n{sys.base_prefix}\n{sys.version_info[:2]}\n".encode() + lock.read_bytes()
+        return self.venv / name, hashlib.sha256(made_from).hexdigest()
+
+
+def _engine_step(environment: Environment, tier: str) -> Callable[[Progress], None]:
+    return lambda progress: environment.build_engine(tier, progress)
+
+
+def pip_status(line: str) -> str | None:
+    """What pip is at, from a line of its output; None if the line says nothing new."""
+    if found := re.match(r"\s*(?:Downloading|Using cached) (\S+?)-(\d[^-]*)-\S+ (\([\d.]+ [kM]?B\))", line):
+        return f"{found[1]} {found[2]} {found[3]}"
+    if line.startswith("Installing collected packages"):
+        return "unpacking"
+    if "Retrying" in line or "connection broken" in line:
+        return "the package index does not answer, trying again"
+    return None
+
+
+def pip_reason(lines: list[str]) -> str:
+    """Why pip failed, in one line."""
+    text = "\n".join(lines)
+    if re.search(r"No space left on device", text):
+        return "the disk is full"
+    if re.search(r"connection broken by|Max retries exceeded|Failed to establish|Read timed out|Connection ?Error", text):
+        return "no network: the package index could not be reached, and the first start needs it"
+    errors = [line for line in lines if line.startswith("ERROR:")]
+    return f"pip: {errors[-1][6:].strip()}" if errors else last_line(lines)
+
+
+def last_line(lines: list[str]) -> str:
+    """The last line that says something."""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it ended without a word")
+
+
+def _shortened(line: str) -> str | None:
+    return line.strip()[:100] or None
+
+
+def _nothing(line: str) -> str | None:
+    return None
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[IO[bytes]]:
+    """A file to lock; leaving the block lets go of the lock."""
+    with path.open("ab") as file:
+        yield file
+
+
+def _try_lock(file: IO[bytes], kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def interruptible() -> None:
+    """Makes SIGINT, SIGTERM and SIGHUP raise Interrupted."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupted(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/install", description="Sets everything up and starts nothing.")
+    parser.add_argument("--dev", action="store_true", help="what the checks and tests need too")
+    options = parser.parse_args()
+    interruptible()
+    try:
+        with Environment().ensured(Progress(), options.dev):
+            return 0
+    except Refused as refusal:
+        print(f"error: {refusal}", file=sys.stderr)
+        return 2
+    except (SetupFailed, OSError) as error:
+        print(f"error: set-up failed: {error}", file=sys.stderr)
+        return 5
+    except Interrupted as interruption:
+        print("\nset-up interrupted; the next start takes it up again", file=sys.stderr)
+        return interruption.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

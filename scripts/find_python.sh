@@ -1,0 +1,13 @@
+# Sourced by the scripts beside it, with $root set: leaves in $python the first Python that can run this project.
+# $PYTHON if set; else the one that the finished set-up uses; else the system's.
+if [ -z "$PYTHON" ] && [ -f "$root/.venv/complete" ] && [ -x "$root/.venv/bin/python" ]; then
+  python=$root/.venv/bin/python
+  return 0
+fi
+refusal=
+for python in ${PYTHON:-python3 python3.12 python3.11 python3.10}; do
+  reason=$("$python" "$root/scripts/interpreter.py" 2>&1) && return 0
+  [ -n "$refusal" ] || refusal="$python: $reason"
+done
+echo "error: $refusal" >&2
+exit 2

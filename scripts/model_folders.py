@@ -1,0 +1,59 @@
+"""What a model repository holds, as far as starting a server needs it: names and python instances."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_COMMENT_OR_STRING = re.compile(r'#[^\n]*|"(?:\\.|[^"\\\n])*"')
+_BACKEND_PYTHON = re.compile(r'\bbackend\s*:\s*"python"')
+
+
+def names(repository: Path) -> list[str]:
+    """The models of `repository`: each folder that isn't hidden or Python's cache."""
+    folders = (path for path in repository.iterdir() if path.is_dir())
+    return sorted(path.name for path in folders if not path.name.startswith((".", "__")))
+
+
+def config_file(model: Path, config_name: str | None) -> Path:
+    """The config that Triton takes for `model` under --model-config-name; it need not exist."""
+    chosen = model / "configs" / f"{config_name}.pbtxt"
+    return chosen if config_name and chosen.is_file() else model / "config.pbtxt"
+
+
+def python_instances(repository: Path, models: list[str], config_name: str | None) -> int:
+    """How many processes of the python backend these models start, all together."""
+    total = 0
+    for model in models:
+        path = config_file(repository / model, config_name)
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if _BACKEND_PYTHON.search(_COMMENT_OR_STRING.sub(lambda m: "" if m[0][0] == "#" else m[0], text)):
+            total += instances(text)
+    return total
+
+
+def instances(config: str) -> int:
+    """The sum of `count` over the instance groups of a config.pbtxt's text; 1 where it has none, like Triton."""
+    bare = _COMMENT_OR_STRING.sub("", config)
+    groups = [group for start in re.finditer(r"\binstance_group\b", bare) for group in _groups(bare, start.end())]
+    counts = [re.search(r"\bcount\s*:\s*(\d+)", group) for group in groups]
+    return sum(int(count[1]) if count else 1 for count in counts) or 1
+
+
+def _groups(text: str, start: int) -> list[str]:
+    """The outermost {...} blocks of the field value that begins at `start`: `[ {..}, {..} ]` or `{..}`."""
+    depth, opened, blocks = 0, 0, []
+    listed = text[start:].lstrip(": \n\t").startswith("[")
+    for place in range(start, len(text)):
+        if text[place] == "{":
+            depth += 1
+            opened = place if depth == 1 else opened
+        elif text[place] == "}":
+            depth -= 1
+            if depth == 0:
+                blocks.append(text[opened : place + 1])
+                if not listed:
+                    break
+        elif text[place] == "]" and depth == 0:
+            break
+    return blocks

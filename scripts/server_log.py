@@ -1,0 +1,88 @@
+"""Reads tritonserver's log while it is written: which models are loaded, which failed and why, what went wrong since."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_LOADED = re.compile(r"successfully loaded '([^']+)'")
+_FAILED = (
+    re.compile(r"failed to load '([^']+)' version \d+: (.*)"),
+    re.compile(r"Poll failed for model directory '([^']+)': (.*)"),
+    re.compile(r"failed to poll model '([^']+)': (.*)"),
+    re.compile(r"load failed for model '([^']+)': version \d+ is at UNAVAILABLE state: (.*)"),
+)
+_CODE = re.compile(r"^(?:Internal|Invalid argument|Not found|Unavailable|Unsupported): ")
+_ERROR = re.compile(r'^(?:E\d{4} \S+ \d+ \S+\] "?|error: )(.*?)"?$')
+_BAD_PROTOBUF = re.compile(r"^\[libprotobuf ERROR .*\] (.*)")
+# Said by every server without a GPU.
+_HARMLESS = ("CudaDriverHelper has not been initialized", "Failed to initialize NVML")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model was loaded."""
+
+    model: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A model could not be loaded; `reason` is one line."""
+
+    model: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Another error of the server."""
+
+    text: str
+
+
+class ServerLog:
+    """Follows the log at `path` from its beginning."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+        self._pending = b""
+        self._bad_protobuf = ""
+
+    def events(self) -> list[Loaded | Failed | Trouble]:
+        """What the lines written since the last call say."""
+        found = (self._event(line) for line in self._new_lines())
+        return [event for event in found if event]
+
+    def _new_lines(self) -> list[str]:
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            read = file.read()
+        self._offset += len(read)
+        *lines, self._pending = (self._pending + read).split(b"\n")
+        return [line.decode(errors="replace") for line in lines]
+
+    def _event(self, line: str) -> Loaded | Failed | Trouble | None:
+        if bad := _BAD_PROTOBUF.match(line):
+            self._bad_protobuf = bad[1].rstrip(".").replace("Error parsing text-format inference.ModelConfig: ", "")
+            return None
+        if loaded := _LOADED.search(line):
+            return Loaded(loaded[1])
+        if failed := next(filter(None, (pattern.search(line) for pattern in _FAILED)), None):
+            return Failed(failed[1], self._reason(failed[2]))
+        if (error := _ERROR.match(line)) and not any(words in line for words in _HARMLESS):
+            return Trouble(_first_line(error[1]))
+        return None
+
+    def _reason(self, text: str) -> str:
+        reason = _CODE.sub("", _first_line(text.removesuffix('"')))
+        if self._bad_protobuf and "text proto" in reason:
+            reason = f"{reason}, at line:column {self._bad_protobuf}"
+        return reason
+
+
+def _first_line(text: str) -> str:
+    """Python's errors come with their traceback, its line ends escaped."""
+    return text.split("\\n", 1)[0].strip()

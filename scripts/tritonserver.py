@@ -1,0 +1,131 @@
+"""One tritonserver process: its command line, whether it is ready, and its end, after which nothing of it is left."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts import children, shared_memory
+from scripts.environment import Environment
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What scripts/serve decides about a server. `extra` goes to tritonserver and wins over the defaults."""
+
+    repository: Path
+    models: tuple[str, ...]
+    config_name: str | None
+    host: str
+    http_port: int
+    grpc_port: int
+    metrics_port: int
+    drain_s: int
+    log: Path
+    extra: tuple[str, ...]
+
+    @property
+    def local_host(self) -> str:
+        """Where a client on this machine reaches the server."""
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+
+    def address(self, port: int) -> str:
+        host = f"[{self.local_host}]" if ":" in self.local_host else self.local_host
+        return f"{host}:{port}"
+
+
+def command(settings: Settings, environment: Environment, shm_prefix: str) -> list[str]:
+    """tritonserver's command line. A default that `extra` sets too is left out."""
+    given = flag_names(settings.extra)
+    wheel = environment.tritonserver.parent.parent
+    defaults = [
+        ("--model-repository", str(settings.repository)),
+        ("--backend-directory", str(environment.backends)),
+        ("--cache-directory", str(wheel / "caches")),
+        ("--http-address", settings.host),
+        ("--http-port", str(settings.http_port)),
+        ("--grpc-address", settings.host),
+        ("--grpc-port", str(settings.grpc_port)),
+        ("--metrics-address", settings.host),
+        ("--metrics-port", str(settings.metrics_port)),
+        ("--exit-timeout-secs", str(settings.drain_s)),
+        ("--disable-auto-complete-config", ""),
+    ]
+    if settings.config_name:
+        defaults.append(("--model-config-name", settings.config_name))
+    if "--model-control-mode" not in given:
+        # Explicit, so that a model whose process died can be repaired: unload, then load.
+        defaults.append(("--model-control-mode", "explicit"))
+        if "--load-model" not in given:
+            defaults += [("--load-model", model) for model in settings.models]
+    flags = [f"{name}={value}" if value else name for name, value in defaults if name not in given]
+    # Never left out: it is given once for each setting, and the clean-up relies on this one.
+    flags.append(f"--backend-config=python,shm-region-prefix-name={shm_prefix}")
+    return [str(environment.tritonserver), *flags, *settings.extra]
+
+
+def flag_names(arguments: Sequence[str]) -> set[str]:
+    """The flags among `arguments`, without their values."""
+    return {argument.split("=", 1)[0] for argument in arguments if argument.startswith("--")}
+
+
+class TritonServer:
+    """A running tritonserver with its stubs. `stop` or `kill`, then `clean_up`."""
+
+    def __init__(self, settings: Settings, environment: Environment) -> None:
+        self.settings = settings
+        self._shm_prefix = shared_memory.new_prefix()
+        variables = environment.variables()
+        libraries = [str(path) for path in environment.libraries]
+        variables["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [*libraries, variables.get("LD_LIBRARY_PATH")]))
+        with settings.log.open("ab") as log:
+            self._process = children.start(
+                command(settings, environment, self._shm_prefix), variables, environment.root, log
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def exit_status(self) -> int | None:
+        """None while it runs; negative is the signal that ended it."""
+        return self._process.poll()
+
+    def is_ready(self) -> bool:
+        """Whether the server answers and every model that it was told to load is ready."""
+        connection = http.client.HTTPConnection(self.settings.local_host, self.settings.http_port, timeout=2)
+        try:
+            connection.request("GET", "/v2/health/ready")
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def stop(self) -> None:
+        """Asks it to finish the requests in flight and to end."""
+        if self.exit_status() is None:
+            os.kill(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends it and its stubs now."""
+        children.kill_group(self.pid, patience_s=0)
+        self._process.wait()
+
+    def clean_up(self) -> None:
+        """Kills what the server left behind, processes and shared memory."""
+        if self.exit_status() is None:
+            self.kill()
+        children.kill_group(self.pid)
+        shared_memory.remove(self._shm_prefix)
+
+    def ending(self) -> str:
+        """How it ended, for a person."""
+        status = self.exit_status()
+        if status is None:
+            return "it is running"
+        return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

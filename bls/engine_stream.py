@@ -51,15 +51,15 @@ class EngineStream(Iterator[Tensors]):
     def start(self, prompt: Prompt) -> Decision:
         """Waits for the first response. Raises the engine's error if no fallback is left."""
         decision = policy.choose(prompt)
+        tried = set()
         while True:
+            tried.add(decision.model)
             try:
                 self._first = self._first_response(decision.model)
                 return decision
             except _FALL_BACK_ON as error:
                 instead = policy.fall_back(decision, prompt)
-                if self._watch.outcome is not None:
-                    return decision  # Stopped before its first token; some engines call that an error.
-                if instead is None:
+                if instead is None or instead.model in tried:
                     raise
                 logging.warning(f"request id={self._request.id or '-'}: {error}; {instead.model} answers")
                 decision = instead

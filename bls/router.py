@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 from bls import contract, record
 from bls.answer_text import AnswerText
@@ -29,9 +28,9 @@ _ENCODED = ("INPUT_ID", "STOP_WORDS_IDS", "OUT_END_ID", "OUT_PAD_ID")
 class Router:
     """Answers requests, one at a time. `accumulate`: each piece holds the whole text so far."""
 
-    def __init__(self, models: Models, repository: Path, metrics: Metrics, accumulate: bool = False) -> None:
+    def __init__(self, models: Models, engines: Engines, metrics: Metrics, accumulate: bool = False) -> None:
         self._models = models
-        self._engines = Engines(repository, models)
+        self._engines = engines
         self._metrics = metrics
         self._accumulate = accumulate
         record.declare(metrics)

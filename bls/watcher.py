@@ -47,7 +47,7 @@ class Watch:
         return max(0.001, min(POLL_SECONDS, self.deadline - time.monotonic())) if self.outcome is None else POLL_SECONDS
 
     def enforce(self) -> None:
-        """Looks, and stops the engine of a request that has ended: again each time, as a stop may overtake its request."""
+        """Looks, and stops the engine of a request that has ended: again each time, as a stop may come too early."""
         if self.look() is None:
             return
         if self.stop_engine is not None:

@@ -1,6 +1,7 @@
 """The router's entry point, one process of many: its code is in bls/, its rules are in bls/policy.py."""
 
 from bls import serving, triton_io
+from bls.engines import Engines
 from bls.router import Router
 from bls.watcher import Watcher
 
@@ -10,7 +11,9 @@ class TritonPythonModel:
         triton_io.log_to_triton()
         accumulate = triton_io.boolean_parameter(args, "accumulate_tokens")
         self.watcher = Watcher()
-        self.router = Router(triton_io.Models(), triton_io.repository(args), triton_io.Metrics(), accumulate)
+        models = triton_io.Models()
+        engines = Engines(triton_io.repository(args), models)
+        self.router = Router(models, engines, triton_io.Metrics(), accumulate)
 
     def execute(self, requests):
         # One after the other: two decoupled streams in one process can deadlock python_backend 24.10 for ever.

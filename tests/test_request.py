@@ -1,0 +1,140 @@
+import numpy as np
+import pytest
+
+from bls.contract import ROUTER_CONTRACT
+from bls.errors import BadRequest
+from bls.request import parse
+from tests.fakes import request
+
+
+def message(**tensors):
+    with pytest.raises(BadRequest) as caught:
+        request(**tensors)
+    return str(caught.value)
+
+
+def test_what_is_not_given_takes_the_peers_defaults_but_for_the_echo():
+    parsed = request("hi", 5)
+    assert (parsed.text, parsed.max_tokens, parsed.stream, parsed.echo) == ("hi", 5, False, False)
+    assert parsed.stop_words == parsed.bad_words == ()
+    assert parsed.sampling == {}
+
+
+def test_a_missing_mandatory_input_is_named():
+    assert message(text=None) == "[BAD_REQUEST] text_input is missing"
+    assert message(max_tokens=None) == "[BAD_REQUEST] max_tokens is missing"
+
+
+@pytest.mark.parametrize("max_tokens", [0, -1])
+def test_max_tokens_below_one_is_refused_with_its_value(max_tokens):
+    assert message(max_tokens=max_tokens) == (
+        f"[BAD_REQUEST] max_tokens is {max_tokens}; it must be a single value > 0"
+    )
+
+
+def test_several_values_for_a_single_one_are_refused():
+    assert message(max_tokens=[1, 2]) == "[BAD_REQUEST] max_tokens holds 2 values; it must be a single value"
+    assert "text_input holds 2 values" in message(text=["a", "b"])
+
+
+def test_an_empty_prompt_is_refused():
+    assert message(text="") == "[BAD_REQUEST] text_input is empty"
+
+
+def test_messages_take_the_place_of_text_input():
+    assert request(text=None, messages='[{"role":"user","content":"hi"}]').messages
+    assert request(text="", messages="[]").messages == "[]"
+    assert "both given" in message(text="hi", messages="[]")
+
+
+def test_text_that_is_not_utf8_is_refused_by_name():
+    assert message(text=b"\xff\xfe") == "[BAD_REQUEST] text_input is not valid UTF-8"
+    assert message(stop_words=[b"\xff"]) == "[BAD_REQUEST] stop_words is not valid UTF-8"
+
+
+@pytest.mark.parametrize("count", ["beam_width", "num_return_sequences"])
+def test_more_than_one_answer_is_refused_with_the_limit(count):
+    assert getattr(request(**{count: 1}), "max_tokens") == 16
+    assert message(**{count: 2}) == f"[BAD_REQUEST] {count} is 2; llm_router supports 1"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("image_url_input", "file:x.png"),
+        ("decoder_text_input", "x"),
+        ("lora_task_id", 7),
+        ("embedding_bias_words", ["a"]),
+        ("return_context_logits", True),
+        ("use_draft_logits", True),
+        ("prompt_embedding_table", np.ones((1, 2, 2), np.float16)),
+    ],
+)
+def test_what_the_router_can_not_honour_is_refused_by_name(name, value):
+    assert message(**{name: value}) == f"[BAD_REQUEST] {name} is not supported by llm_router"
+
+
+def test_the_same_inputs_are_taken_when_they_say_nothing():
+    request(image_url_input="", return_context_logits=False, num_draft_tokens=0, embedding_bias_words=[""])
+
+
+@pytest.mark.parametrize("words", ["END", ["END"], ["END", ""]])
+def test_stop_words_are_a_string_or_a_list_and_empty_ones_are_ignored(words):
+    assert request(stop_words=words).stop_words == ("END",)
+
+
+def test_sampling_goes_to_the_engine_under_its_names():
+    sampling = request(top_k=3, temperature=0.5, length_penalty=1.0).sampling
+    assert {name: array.tolist() for name, array in sampling.items()} == {
+        "runtime_top_k": [[3]],
+        "temperature": [[0.5]],
+        "len_penalty": [[1.0]],
+    }
+
+
+def test_an_unknown_parameter_is_named_with_what_was_probably_meant():
+    assert message(parameters={"max_tokenz": 5}) == (
+        "[BAD_REQUEST] max_tokenz is not an input or parameter of llm_router; did you mean max_tokens?"
+    )
+    assert message(parameters={"zzz": 1}) == "[BAD_REQUEST] zzz is not an input or parameter of llm_router"
+
+
+def test_parameters_of_triton_and_its_clients_are_taken():
+    request(parameters={"triton_enable_empty_final_response": True, "id": "a", "priority": 1})
+
+
+@pytest.mark.parametrize("timeout", [-1, 1.5, "300000", True])
+def test_a_timeout_that_is_no_number_of_microseconds_is_refused(timeout):
+    assert message(parameters={"timeout": timeout}).startswith(f"[BAD_REQUEST] timeout is {timeout!r}")
+
+
+def test_the_timeout_comes_from_the_scheduler_or_from_the_parameter():
+    text = {"text_input": np.array([[b"hi"]], object), "max_tokens": np.array([[1]], np.int32)}
+    everything = ROUTER_CONTRACT.output_names
+    assert parse(text, {}, everything, timeout_us=250_000).timeout_seconds == 0.25
+    assert parse(text, {"timeout": 300_000}, everything).timeout_seconds == 0.3
+    assert parse(text, {}, everything).timeout_seconds is None
+
+
+def test_without_named_outputs_an_answer_holds_what_a_reader_needs():
+    assert request().outputs == {"text_output", "finish_reason"}
+
+
+def test_flags_and_names_bring_further_outputs():
+    assert request(return_route_info=True, return_num_input_tokens=True).outputs == {
+        "text_output",
+        "finish_reason",
+        "model",
+        "reason",
+        "num_input_tokens",
+    }
+    assert request(requested={"text_output", "model"}).outputs == {"text_output", "model"}
+    assert request(requested={"text_output"}, return_num_output_tokens=True).outputs == {
+        "text_output",
+        "num_output_tokens",
+    }
+
+
+def test_log_probs_come_only_when_they_were_asked_for():
+    assert "cum_log_probs" not in request(requested={"text_output", "cum_log_probs"}).outputs
+    assert {"cum_log_probs", "output_log_probs"} <= request(return_log_probs=True).outputs

@@ -1,0 +1,86 @@
+import threading
+import time
+
+from bls import watcher
+from bls.errors import EngineUnavailable
+from bls.watcher import Watch, Watcher
+
+
+def ignore(outcome):
+    pass
+
+
+def eventually(condition):
+    for _ in range(1000):
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_a_client_that_stays_within_its_time_has_no_outcome():
+    watch = Watch(lambda: False, 1000.0, ignore)
+    assert watch.look() is None
+    assert 0 < watch.seconds_to_next_look() <= watcher.POLL_SECONDS
+
+
+def test_a_passed_deadline_is_a_timeout_and_stays_one():
+    watch = Watch(lambda: True, 0.0, ignore)
+    assert watch.look() == watch.look() == "timeout"
+
+
+def test_a_client_that_left_is_cancelled():
+    assert Watch(lambda: True, 1000.0, ignore).look() == "cancelled"
+
+
+def test_the_next_look_is_not_later_than_the_deadline():
+    assert Watch(lambda: False, 0.05, ignore).seconds_to_next_look() <= 0.05
+
+
+def test_the_engine_is_stopped_again_until_its_stream_ends():
+    stops = []
+    watch = Watch(lambda: True, 1000.0, ignore)
+    watch.stop_engine = lambda: stops.append(1)
+    watch.enforce()
+    watch.enforce()
+    assert len(stops) == 2
+
+
+def test_an_engine_that_never_ends_is_given_up_so_that_the_client_is_answered():
+    ended = []
+    watch = Watch(lambda: False, -1.0, ended.append)
+    watch.enforce()
+    assert ended == []
+    watch._ended_at -= watcher.GRACE_SECONDS + 1
+    watch.enforce()
+    assert ended == ["timeout"]
+
+
+def test_a_stop_that_fails_does_not_end_the_watcher():
+    left, stopped, fails = threading.Event(), threading.Event(), [EngineUnavailable("engine_control is not loaded")]
+
+    def stop():
+        if fails:
+            raise fails.pop()
+        stopped.set()
+
+    watch = Watch(left.is_set, 1000.0, ignore)
+    watch.stop_engine = stop
+    thread = Watcher()
+    thread.follow(watch)
+    left.set()
+    assert stopped.wait(10)
+    thread.close()
+
+
+def test_a_request_that_ended_is_not_looked_at_again():
+    looks = []
+    thread = Watcher()
+    thread.follow(Watch(lambda: bool(looks.append(1)), 1000.0, ignore))
+    assert eventually(lambda: looks)
+    thread.follow(None)
+    time.sleep(2 * watcher.POLL_SECONDS)
+    seen = len(looks)
+    time.sleep(3 * watcher.POLL_SECONDS)
+    assert len(looks) == seen
+    thread.close()

@@ -1,0 +1,47 @@
+"""Token ids to text: what the model `postprocessing` does with one request. It keeps no state; streams are the router's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bls.errors import BadRequest
+from bls.preprocessing import DEFAULT_TIER, Tensors, Tier, read_text
+
+
+class Postprocessor:
+    """`skip_special_tokens` holds for requests that don't say."""
+
+    def __init__(self, tiers: Mapping[str, Tier], skip_special_tokens: bool = True) -> None:
+        self._tiers = tiers
+        self._skips_special = skip_special_tokens
+
+    def answer(self, inputs: Tensors, requested: frozenset[str]) -> dict[str, np.ndarray[Any, Any]]:
+        """OUTPUT [rows, beams]: the text of the first SEQUENCE_LENGTH ids of each beam. Raises BadRequest."""
+        ids, lengths = inputs["TOKENS_BATCH"], inputs["SEQUENCE_LENGTH"]
+        if ids.ndim != 3 or lengths.shape != ids.shape[:2]:
+            raise BadRequest(f"TOKENS_BATCH is {list(ids.shape)}, SEQUENCE_LENGTH is {list(lengths.shape)}")
+        texts = np.empty(ids.shape[:2], np.object_)
+        for row, beam in np.ndindex(*texts.shape):
+            length = int(lengths[row, beam])
+            if not 0 <= length <= ids.shape[2]:
+                raise BadRequest(f"SEQUENCE_LENGTH is {length}; TOKENS_BATCH holds {ids.shape[2]} ids")
+            tokenizer = self._tier(inputs, row).tokenizer
+            text = tokenizer.decode(ids[row, beam, :length].tolist(), self._skips(inputs, row))
+            texts[row, beam] = text.encode()
+        return {"OUTPUT": texts} if "OUTPUT" in requested else {}
+
+    def _tier(self, inputs: Tensors, row: int) -> Tier:
+        name = read_text(_element(inputs, "TIER", row, DEFAULT_TIER), "TIER")
+        if name not in self._tiers:
+            raise BadRequest(f"TIER is {name[:40]!r}; it must be one of {', '.join(self._tiers)}")
+        return self._tiers[name]
+
+    def _skips(self, inputs: Tensors, row: int) -> bool:
+        return bool(_element(inputs, "SKIP_SPECIAL_TOKENS", row, self._skips_special))
+
+
+def _element(inputs: Tensors, name: str, row: int, default: Any) -> Any:
+    return inputs[name].reshape(-1)[row] if name in inputs else default

@@ -1,0 +1,18 @@
+"""Token ids to text. See bls/postprocessing.py."""
+
+from __future__ import annotations
+
+from bls import preprocessing, triton_io
+from bls.contract import POSTPROCESSING_CONTRACT
+from bls.postprocessing import Postprocessor
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        triton_io.log_to_triton()
+        tiers = preprocessing.load_tiers(triton_io.repository(args))
+        skips = triton_io.parameters(args)["skip_special_tokens"] == "true"
+        self._postprocessor = Postprocessor(tiers, skip_special_tokens=skips)
+
+    def execute(self, requests):
+        return triton_io.answer_each(requests, POSTPROCESSING_CONTRACT, self._postprocessor.answer)

@@ -1,0 +1,22 @@
+"""Text to token ids. See bls/preprocessing.py."""
+
+from __future__ import annotations
+
+from bls import preprocessing, triton_io
+from bls.contract import PREPROCESSING_CONTRACT
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        triton_io.log_to_triton()
+        parameters = triton_io.parameters(args)
+        tiers = preprocessing.load_tiers(triton_io.repository(args))
+        preprocessing.ensure_tables(tiers)
+        self._preprocessor = preprocessing.Preprocessor(
+            tiers,
+            add_special_tokens=parameters["add_special_tokens"] == "true",
+            max_prompt_characters=int(parameters["max_prompt_characters"]),
+        )
+
+    def execute(self, requests):
+        return triton_io.answer_each(requests, PREPROCESSING_CONTRACT, self._preprocessor.answer)

@@ -18,7 +18,7 @@ class RouterError(Exception):
     """An error that a caller may read: one line, without a path or a traceback."""
 
     prefix = "INTERNAL"
-    code = "INTERNAL"  # A name of pb_utils.TritonError's codes.
+    code = "INTERNAL"  # A name of Triton's error codes.
 
     def __str__(self) -> str:
         return f"[{self.prefix}] {self.reason}"

@@ -54,7 +54,7 @@ def test_text_that_is_not_utf8_is_refused_by_name():
 
 @pytest.mark.parametrize("count", ["beam_width", "num_return_sequences"])
 def test_more_than_one_answer_is_refused_with_the_limit(count):
-    assert getattr(request(**{count: 1}), "max_tokens") == 16
+    assert request(**{count: 1}).max_tokens == 16
     assert message(**{count: 2}) == f"[BAD_REQUEST] {count} is 2; llm_router supports 1"
 
 

@@ -1,0 +1,253 @@
+"""The engine as Triton's stub sees it: requests go to a worker process, its news go out to the clients.
+
+Triton's thread submits; one thread of ours reads the worker's news, sends the responses, asks after clients that left
+and starts another worker when one is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any, Protocol
+
+from bls.errors import BadRequest, Cancelled, EngineFailed, EngineUnavailable, RouterError
+from engines.coalescer import Pace
+from engines.scheduler import Event, Statistics
+from engines.stream import Sender, Stream
+from engines.tensors import EngineRequest
+from engines.worker import Add, Failed, Ready, Step, Stop
+
+log = logging.getLogger(__name__)
+
+_FIRST_RESTART_SECONDS = 0.1
+_LONGEST_RESTART_SECONDS = 30.0
+
+
+class Worker(Protocol):
+    """A running worker: `engines.worker_process.WorkerProcess`, or a thread in tests."""
+
+    connection: Connection
+
+    def close(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Periods:
+    """Seconds between two looks: at clients that may have left, and at the figures for the metrics."""
+
+    cancellation: float = 0.1
+    statistics: float = 0.1
+
+
+class Engine:
+    """`launch` starts a worker. `publish` gets its statistics every so often while busy, and once when idle."""
+
+    def __init__(
+        self,
+        launch: Callable[[], Worker],
+        pace: Pace,
+        periods: Periods = Periods(),
+        publish: Callable[[Statistics], None] = lambda statistics: None,
+    ) -> None:
+        self._launch = launch
+        self._pace = pace
+        self._periods = periods
+        self._publish = publish
+        self._lock = threading.Lock()  # Guards what follows, and the sending of commands.
+        self._streams: dict[int, Stream] = {}
+        self._keys = itertools.count()
+        self._is_ready = False
+        self._closing = False
+        self._restart_seconds = _FIRST_RESTART_SECONDS
+        self._restart_at: float | None = None
+        self._next_cancellation_check = 0.0
+        self._next_publication = 0.0
+        self._wake_reader, self._wake_writer = os.pipe()
+        self._worker = launch()
+        self.statistics = self._await_ready()
+        self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
+        self._thread.start()
+
+    def submit(self, request_id: str, request: EngineRequest, requested: frozenset[str], sender: Sender) -> None:
+        """Hands a request to the worker. Raises EngineUnavailable, or BadRequest if its id is running already."""
+        stream = Stream(request_id, request, requested, sender, self._pace)
+        with self._lock:
+            if not self._is_ready:
+                raise EngineUnavailable("the engine is being started again")
+            if request_id and any(running.request_id == request_id for running in self._streams.values()):
+                raise BadRequest(f"a request with the id {request_id!r} is running already")
+            key = next(self._keys)
+            self._streams[key] = stream
+            self._command(Add(key, request.generation))
+
+    def stop(self, request_id: str) -> None:
+        """Ends the running request of that id with what it has; one that is unknown or has ended is fine."""
+        with self._lock:
+            for key, stream in self._streams.items():
+                if stream.request_id == request_id:
+                    self._command(Stop(key))
+
+    def close(self) -> None:
+        """Ends all streams, the worker and the thread."""
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+        os.write(self._wake_writer, b".")
+        self._thread.join()
+        self._fail_all(EngineUnavailable("the model is being unloaded"))
+        self._worker.close()
+        os.close(self._wake_reader)
+        os.close(self._wake_writer)
+
+    def _await_ready(self) -> Statistics:
+        try:
+            message = self._worker.connection.recv()
+        except EOFError:
+            raise EngineFailed(f"the engine's process ended while loading ({_ending(self._worker.close())})") from None
+        if isinstance(message, Failed):
+            self._worker.close()
+            raise EngineFailed(message.reason)
+        self._is_ready = True
+        statistics: Statistics = message.statistics
+        return statistics
+
+    def _command(self, command: Any) -> None:
+        # If the worker is gone, our thread reads the end of its news and fails every stream.
+        with contextlib.suppress(OSError):
+            self._worker.connection.send(command)
+
+    def _run(self) -> None:
+        self._publish(self.statistics)
+        while not self._closing:
+            readable = wait(self._sources(), self._timeout(time.monotonic()))
+            if self._wake_reader in readable:
+                return
+            if self._worker.connection in readable:
+                self._read_news()
+            self._send_due()
+            self._check_cancellations()
+            self._restart_if_due()
+
+    def _sources(self) -> list[Any]:
+        return [self._wake_reader] if self._restart_at is not None else [self._worker.connection, self._wake_reader]
+
+    def _timeout(self, now: float) -> float | None:
+        with self._lock:
+            times = [due for stream in self._streams.values() if (due := stream.due()) is not None]
+            if self._streams:
+                times.append(self._next_cancellation_check)
+        if self._restart_at is not None:
+            times.append(self._restart_at)
+        return max(0.0, min(times) - now) if times else None
+
+    def _read_news(self) -> None:
+        try:
+            while self._worker.connection.poll():
+                self._take(self._worker.connection.recv())
+                if self._restart_at is not None:
+                    return
+        except (EOFError, OSError):
+            self._lose_worker("")
+
+    def _take(self, message: Any) -> None:
+        if isinstance(message, Failed):
+            self._lose_worker(message.reason)
+        elif isinstance(message, Ready):
+            log.info("the engine is back")
+            with self._lock:
+                self._is_ready = True
+        elif isinstance(message, Step):
+            self._restart_seconds = _FIRST_RESTART_SECONDS
+            for event in message.events:
+                self._deliver(event)
+            self._publish_if_due(message.statistics)
+
+    def _deliver(self, event: Event) -> None:
+        with self._lock:
+            stream = self._streams.get(event.key)
+            if stream is not None and event.is_last:
+                del self._streams[event.key]
+        if stream is None:
+            return
+        stream.add(event.ids, event.log_probs)
+        if (error := event.error) is not None:
+            _try_send(lambda: stream.fail(error))
+        elif event.is_last:
+            _try_send(lambda: stream.finish(time.monotonic()))
+
+    def _send_due(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            waiting = [(due, key, stream) for key, stream in self._streams.items() if (due := stream.due()) is not None]
+        if not any(due <= now for due, _, _ in waiting):
+            return
+        for due, key, stream in waiting:
+            if due <= now + self._pace.slack and not _try_send(lambda stream=stream: stream.send(now)):  # type: ignore[misc]
+                self._drop(key, EngineFailed("the response could not be sent"))
+
+    def _check_cancellations(self) -> None:
+        now = time.monotonic()
+        if now < self._next_cancellation_check:
+            return
+        self._next_cancellation_check = now + self._periods.cancellation
+        with self._lock:
+            streams = list(self._streams.items())
+        for key, stream in streams:
+            if stream.is_cancelled():
+                self._drop(key, Cancelled("the client left"))
+
+    def _drop(self, key: int, error: RouterError) -> None:
+        with self._lock:
+            stream = self._streams.pop(key, None)
+            if stream is not None:
+                self._command(Stop(key))
+        if stream is not None:
+            _try_send(lambda: stream.fail(error))
+
+    def _publish_if_due(self, statistics: Statistics) -> None:
+        now = time.monotonic()
+        if statistics.active == 0 or now >= self._next_publication:
+            self._next_publication = now + self._periods.statistics
+            self._publish(statistics)
+
+    def _lose_worker(self, reason: str) -> None:
+        with self._lock:
+            self._is_ready = False
+        ending = _ending(self._worker.close())
+        log.error("the engine's process ended (%s) %s", ending, reason)
+        self._fail_all(EngineFailed(f"the engine failed: {reason or ending}"))
+        self._restart_at = time.monotonic() + self._restart_seconds
+        self._restart_seconds = min(2 * self._restart_seconds, _LONGEST_RESTART_SECONDS)
+
+    def _restart_if_due(self) -> None:
+        if self._restart_at is None or time.monotonic() < self._restart_at:
+            return
+        self._restart_at = None
+        self._worker = self._launch()
+
+    def _fail_all(self, error: RouterError) -> None:
+        with self._lock:
+            streams, self._streams = list(self._streams.values()), {}
+        for stream in streams:
+            _try_send(lambda stream=stream: stream.fail(error))  # type: ignore[misc]
+
+
+def _try_send(send: Callable[[], None]) -> bool:
+    try:
+        send()
+    except Exception:  # What Triton raises for one client must not end the thread that serves all.
+        log.exception("sending")
+        return False
+    return True
+
+
+def _ending(exit_code: int) -> str:
+    return f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"

@@ -1,0 +1,1 @@
+"""OpenVINO GenAI's continuous batching as an engine, on CPUs."""

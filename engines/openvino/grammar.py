@@ -1,0 +1,65 @@
+"""Tries a grammar before it reaches the pipeline.
+
+OpenVINO GenAI compiles grammars inside step(), where one that is wrong breaks the pipeline for everybody; its own check
+is not reachable from Python. So each is compiled first for a model that computes nothing, through the same tokenizer,
+whose compiler keeps what it compiled.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from typing import Any
+
+import numpy as np
+import openvino
+import openvino_genai
+from openvino import opset13 as opset
+
+from bls.errors import BadRequest
+from engines.generation import Guide
+
+_FIELDS = {"json": "json_schema", "json_schema": "json_schema", "regex": "regex", "ebnf_grammar": "grammar"}
+_ANY_JSON = "{}"
+
+
+def structured_output(guide: Guide) -> Any:
+    """OpenVINO's StructuredOutputConfig for a guide."""
+    config = openvino_genai.StructuredOutputConfig()
+    setattr(config, _FIELDS[guide.kind], _ANY_JSON if guide.kind == "json" else guide.text)
+    return config
+
+
+class GrammarCheck:
+    def __init__(self, tokenizer: Any, vocab_size: int) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            openvino.save_model(_silent_model(vocab_size), f"{folder}/openvino_model.xml")
+            self._pipeline = openvino_genai.LLMPipeline(folder, tokenizer, "CPU", ATTENTION_BACKEND="SDPA")
+
+    def check(self, guide: Guide) -> None:
+        """Raises BadRequest with what is wrong in the grammar."""
+        config = openvino_genai.GenerationConfig()
+        config.max_new_tokens = 1
+        config.structured_output_config = structured_output(guide)
+        try:
+            self._pipeline.generate(openvino.Tensor(np.zeros((1, 1), dtype=np.int64)), config)
+        except RuntimeError as error:
+            raise BadRequest(f"guided_decoding_guide is no valid {guide.kind}: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """xgrammar's message without its own source file and line."""
+    return re.sub(r"\[[\d:]+\] \S+?:\d+: (Check failed: \(.*?\) is false: )?", "", str(error)).strip()
+
+
+def _silent_model(vocab_size: int) -> openvino.Model:
+    """The inputs and outputs of a language model, with logits that are all zero."""
+    input_ids = opset.parameter([-1, -1], np.int64, name="input_ids")
+    attention_mask = opset.parameter([-1, -1], np.int64, name="attention_mask")
+    beam_idx = opset.parameter([-1], np.int32, name="beam_idx")
+    for parameter in (input_ids, attention_mask, beam_idx):
+        parameter.output(0).set_names({parameter.get_friendly_name()})
+    shape = opset.concat([opset.shape_of(input_ids), opset.constant(np.array([vocab_size], dtype=np.int64))], 0)
+    logits = opset.broadcast(opset.constant(np.float32(0)), shape)
+    logits.output(0).set_names({"logits"})
+    return openvino.Model([logits], [input_ids, attention_mask, beam_idx], "silent")

@@ -1,0 +1,142 @@
+"""OpenVINO GenAI's ContinuousBatchingPipeline as a Pipeline.
+
+Its step() holds the GIL throughout, so it lives in a process of its own (engines/worker.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import openvino
+import openvino_genai
+
+from bls.errors import BadRequest
+from bls.manifest import Manifest
+from engines.generation import Generation, Sampling
+from engines.openvino.grammar import GrammarCheck, structured_output
+from engines.parameters import EngineParameters
+from engines.pipeline import Produced
+
+BLOCK_TOKENS = 32  # OpenVINO's KV block on CPUs.
+DEFAULT_CONTEXTS_IN_CACHE = 4
+_ENDS = {"STOP": "end_id", "LENGTH": "length"}
+
+
+def cache_tokens(manifest: Manifest, parameters: EngineParameters) -> int:
+    """Size of the KV cache in tokens, a multiple of a block."""
+    tokens = parameters.cache_tokens or DEFAULT_CONTEXTS_IN_CACHE * manifest.context_tokens
+    return -(-tokens // BLOCK_TOKENS) * BLOCK_TOKENS
+
+
+class OpenVinoPipeline:
+    def __init__(self, manifest: Manifest, parameters: EngineParameters) -> None:
+        self.block_tokens = BLOCK_TOKENS
+        self.total_blocks = cache_tokens(manifest, parameters) // BLOCK_TOKENS
+        self._pipeline = openvino_genai.ContinuousBatchingPipeline(
+            str(manifest.weights_path), self._scheduler_config(parameters), "CPU", _properties(parameters)
+        )
+        self._grammar_check = GrammarCheck(self._pipeline.get_tokenizer(), manifest.vocab_size)
+        self._handles: dict[int, tuple[Any, Generation]] = {}
+
+    def add(self, key: int, generation: Generation) -> None:
+        config = _generation_config(generation)
+        if generation.guide is not None:
+            self._grammar_check.check(generation.guide)
+        prompt = openvino.Tensor(np.array([generation.prompt], dtype=np.int64))
+        try:
+            handle = self._pipeline.add_request(key, prompt, config)
+        except RuntimeError as error:
+            raise BadRequest(f"refused by OpenVINO: {_last_line(error)}") from None
+        self._handles[key] = (handle, generation)
+
+    def cancel(self, key: int) -> None:
+        handle, _ = self._handles.pop(key)
+        handle.cancel()
+
+    def step(self) -> list[Produced]:
+        self._pipeline.step()
+        return list(self._read())
+
+    def used_blocks(self) -> int:
+        return int(round(self._pipeline.get_metrics().cache_usage / 100 * self.total_blocks))
+
+    def _read(self) -> Iterator[Produced]:
+        for key, (handle, generation) in list(self._handles.items()):
+            outputs = [output for output in _outputs(handle)]
+            ended = _ended(handle, outputs)
+            if ended:
+                del self._handles[key]
+            if outputs or ended:
+                yield _produced(key, generation, outputs, ended)
+
+    def _scheduler_config(self, parameters: EngineParameters) -> Any:
+        config = openvino_genai.SchedulerConfig()
+        config.num_kv_blocks = self.total_blocks
+        config.max_num_seqs = parameters.max_batch_size
+        config.max_num_batched_tokens = parameters.max_num_tokens
+        config.enable_prefix_caching = parameters.reuse_cache
+        config.dynamic_split_fuse = parameters.chunked_context
+        return config
+
+
+def _properties(parameters: EngineParameters) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    if parameters.inference_num_threads:
+        properties["INFERENCE_NUM_THREADS"] = parameters.inference_num_threads
+    return properties
+
+
+def _outputs(handle: Any) -> Iterator[Any]:
+    while handle.can_read():
+        yield from handle.read().values()
+
+
+def _ended(handle: Any, outputs: list[Any]) -> str:
+    status = handle.get_status().name
+    if status == "RUNNING":
+        return ""
+    if status == "FINISHED":
+        return _ENDS.get(outputs[-1].finish_reason.name if outputs else "STOP", "end_id")
+    raise RuntimeError(f"OpenVINO dropped a request with status {status}")
+
+
+def _produced(key: int, generation: Generation, outputs: list[Any], ended: str) -> Produced:
+    ids = [token for output in outputs for token in output.generated_ids]
+    log_probs = [value for output in outputs for value in output.generated_log_probs] if generation.log_probs else []
+    if ended and ids and ids[-1] in generation.end_ids:
+        ids, log_probs, ended = ids[:-1], log_probs[: len(ids) - 1], "end_id"
+    return Produced(key, tuple(ids), tuple(log_probs), ended)
+
+
+def _generation_config(generation: Generation) -> Any:
+    config = openvino_genai.GenerationConfig()
+    config.max_new_tokens = generation.max_tokens
+    config.min_new_tokens = generation.min_tokens
+    config.eos_token_id = min(generation.end_ids)
+    config.stop_token_ids = set(generation.end_ids)
+    config.logprobs = int(generation.log_probs)
+    _set_sampling(config, generation.sampling)
+    if generation.guide is not None:
+        config.structured_output_config = structured_output(generation.guide)
+    return config
+
+
+def _set_sampling(config: Any, sampling: Sampling) -> None:
+    config.repetition_penalty = sampling.repetition_penalty
+    config.presence_penalty = sampling.presence_penalty
+    config.frequency_penalty = sampling.frequency_penalty
+    if sampling.is_greedy:
+        return
+    config.do_sample = True
+    config.temperature = sampling.temperature
+    config.top_p = sampling.top_p
+    if sampling.top_k:
+        config.top_k = sampling.top_k
+    config.rng_seed = sampling.seed
+
+
+def _last_line(error: Exception) -> str:
+    """What OpenVINO says, without the source file that says it."""
+    return str(error).strip().splitlines()[-1]

@@ -1,0 +1,100 @@
+"""The engine's settings out of config.pbtxt, under TensorRT-LLM's names. A wrong one stops the load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_IN_FLIGHT = {"inflight_fused_batching": True, "inflight_batching": True, "V1": False, "v1": False}
+_NO_EVICT = {"guaranteed_no_evict": True, "max_utilization": False}
+_TRUE = ("true", "True", "TRUE", "1")
+_BOOLS = {text: text in _TRUE for text in (*_TRUE, "false", "False", "FALSE", "0")}
+
+
+class BadParameter(ValueError):
+    """A parameter of config.pbtxt that is unknown or has an illegal value; the message names both and what is legal."""
+
+
+@dataclass(frozen=True)
+class EngineParameters:
+    """None means: by the engine's own rule. `stream_interval` is in tokens and excludes `stream_min_interval_ms`."""
+
+    in_flight: bool
+    no_evict: bool = True
+    max_batch_size: int = 32
+    max_num_tokens: int = 256
+    cache_tokens: int | None = None
+    reuse_cache: bool = True
+    chunked_context: bool = True
+    exclude_input: bool = True
+    stream_interval: int | None = None
+    stream_min_interval_ms: float = 50.0
+    cancellation_check_period_ms: float = 100.0
+    stats_check_period_ms: float = 100.0
+    inference_num_threads: int | None = None
+
+
+def _choice(values: Mapping[str, Any]) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        if text not in values:
+            raise ValueError(f"legal: {', '.join(values)}")
+        return values[text]
+
+    return read
+
+
+def _number(kind: type[int] | type[float], least: float, most: float) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        legal = f"legal: {'a whole number' if kind is int else 'a number'} from {least:g} to {most:g}"
+        try:
+            value = kind(text)
+        except ValueError:
+            raise ValueError(legal) from None
+        if not least <= value <= most:
+            raise ValueError(legal)
+        return value
+
+    return read
+
+
+# TensorRT-LLM's name -> our field and its reader.
+_READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "gpt_model_type": ("in_flight", _choice(_IN_FLIGHT)),
+    "batch_scheduler_policy": ("no_evict", _choice(_NO_EVICT)),
+    "max_batch_size": ("max_batch_size", _number(int, 1, 4096)),
+    "max_num_tokens": ("max_num_tokens", _number(int, 1, 1 << 20)),
+    "max_tokens_in_paged_kv_cache": ("cache_tokens", _number(int, 1, 1 << 31)),
+    "enable_kv_cache_reuse": ("reuse_cache", _choice(_BOOLS)),
+    "enable_chunked_context": ("chunked_context", _choice(_BOOLS)),
+    "exclude_input_in_output": ("exclude_input", _choice(_BOOLS)),
+    "stream_interval": ("stream_interval", _number(int, 1, 1024)),
+    "stream_min_interval_ms": ("stream_min_interval_ms", _number(float, 0, 100)),
+    "cancellation_check_period_ms": ("cancellation_check_period_ms", _number(float, 10, 1000)),
+    "stats_check_period_ms": ("stats_check_period_ms", _number(float, 10, 60_000)),
+    "inference_num_threads": ("inference_num_threads", _number(int, 1, 1024)),
+}
+
+
+def read(parameters: Mapping[str, str]) -> EngineParameters:
+    """Raises BadParameter."""
+    values: dict[str, Any] = {}
+    for key, text in parameters.items():
+        if key not in _READERS:
+            raise BadParameter(f"parameter {key} is unknown; known: {', '.join(_READERS)}")
+        field, reader = _READERS[key]
+        try:
+            values[field] = reader(text)
+        except ValueError as error:
+            raise BadParameter(f"parameter {key} is {text!r}; {error}") from None
+    if "in_flight" not in values:
+        raise BadParameter(f"parameter gpt_model_type is missing; legal: {', '.join(_IN_FLIGHT)}")
+    if {"stream_interval", "stream_min_interval_ms"} <= values.keys():
+        raise BadParameter("parameters stream_interval and stream_min_interval_ms exclude each other: set one")
+    settings = EngineParameters(**values)
+    if not settings.chunked_context and settings.max_batch_size > settings.max_num_tokens:
+        raise BadParameter(
+            f"parameter max_num_tokens is {settings.max_num_tokens}; without enable_chunked_context it must be "
+            f"at least max_batch_size ({settings.max_batch_size})"
+        )
+    return settings

@@ -1,0 +1,40 @@
+"""What the scheduler needs of a library that generates tokens: the one thing that a second engine has to write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from engines.generation import Generation
+
+
+@dataclass(frozen=True)
+class Produced:
+    """What one step gave to one request: `ids` without the end id, one log probability each if they were asked for.
+
+    `ended` is "" while it goes on, else "end_id" or "length".
+    """
+
+    key: int
+    ids: tuple[int, ...]
+    log_probs: tuple[float, ...]
+    ended: str = ""
+
+
+class Pipeline(Protocol):
+    """Called from one thread only. `block_tokens` and `total_blocks` describe its paged KV cache."""
+
+    block_tokens: int
+    total_blocks: int
+
+    def add(self, key: int, generation: Generation) -> None:
+        """Takes a request in at the next step. Raises BadRequest, having taken nothing."""
+
+    def cancel(self, key: int) -> None:
+        """Ends a request, whose blocks are free after the next step; it produces nothing any more."""
+
+    def step(self) -> list[Produced]:
+        """Computes each request's next token, or a part of a prompt. After an exception the pipeline is lost."""
+
+    def used_blocks(self) -> int:
+        """Blocks of the KV cache that running requests hold, as seen at the beginning of the last step."""

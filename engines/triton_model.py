@@ -1,0 +1,121 @@
+"""An engine as a Triton model: tensors in, tensors out, metrics under TensorRT-LLM's names."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bls import contract, errors, manifest, triton_io
+from engines import parameters, tensors
+from engines.coalescer import Pace
+from engines.engine import Engine, Periods
+from engines.generation import Limits
+from engines.scheduler import Statistics
+from engines.worker import Start
+from engines.worker_process import WorkerProcess
+
+log = logging.getLogger(__name__)
+
+_MODEL_PREFIX = "tensorrt_llm_"
+
+
+class EngineModel:
+    """`pipeline` names the class that generates, as "module:class"; it is imported by the worker process alone."""
+
+    def __init__(self, args: Mapping[str, str], pipeline: str) -> None:
+        triton_io.log_to_triton()
+        self._settings = parameters.read(triton_io.parameters(args))
+        tier = args["model_name"].removeprefix(_MODEL_PREFIX)
+        folder = manifest.built_folder(triton_io.repository(args), tier)
+        self._manifest = manifest.load(folder)
+        start = Start(pipeline, folder, self._settings)
+        self._engine = Engine(
+            lambda: WorkerProcess(start),
+            _pace(self._settings),
+            Periods(self._settings.cancellation_check_period_ms / 1000, self._settings.stats_check_period_ms / 1000),
+            _Metrics(args["model_name"], args["model_version"]).publish,
+        )
+        self._limits = _limits(self._manifest, self._settings, self._engine.statistics)
+
+    def execute(self, requests: Sequence[Any]) -> None:
+        """Starts each request and returns; the responses follow from another thread."""
+        for request in requests:
+            sender = triton_io.Sender(request)
+            try:
+                self._start(request, sender)
+            except errors.RouterError as error:
+                sender.finish(error=error)
+            except Exception as error:  # A bug of ours must not leave the caller waiting.
+                log.exception("request %s", request.request_id())
+                sender.finish(error=errors.EngineFailed(type(error).__name__))
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def _start(self, request: Any, sender: triton_io.Sender) -> None:
+        arrays = triton_io.inputs(request, contract.ENGINE)
+        if tensors.is_stop(arrays):
+            self._stop(request.request_id(), sender)
+            return
+        read = tensors.read(arrays, self._limits.end_ids, self._settings.exclude_input)
+        self._limits.check(read.generation)
+        self._engine.submit(request.request_id(), read, frozenset(request.requested_output_names()), sender)
+
+    def _stop(self, request_id: str, sender: triton_io.Sender) -> None:
+        if not request_id:
+            raise errors.BadRequest("stop needs the request id of the request to be stopped")
+        self._engine.stop(request_id)
+        sender.finish()
+
+
+def _pace(settings: parameters.EngineParameters) -> Pace:
+    if settings.stream_interval is not None:
+        return Pace(tokens=settings.stream_interval)
+    return Pace(seconds=settings.stream_min_interval_ms / 1000)
+
+
+def _limits(built: manifest.Manifest, settings: parameters.EngineParameters, statistics: Statistics) -> Limits:
+    return Limits(
+        context_tokens=built.context_tokens,
+        vocab_size=built.vocab_size,
+        end_ids=frozenset(built.end_ids),
+        cache_tokens=statistics.total_blocks * statistics.block_tokens,
+        prompt_tokens=built.context_tokens if settings.chunked_context else settings.max_num_tokens,
+    )
+
+
+class _Metrics:
+    """TensorRT-LLM's families. Without "reused", which OpenVINO doesn't tell."""
+
+    _REQUESTS = "nv_trt_llm_request_metrics"
+    _BLOCKS = "nv_trt_llm_kv_cache_block_metrics"
+
+    def __init__(self, model: str, version: str) -> None:
+        self._labels = {"model": model, "version": version}
+        self._metrics = triton_io.Metrics()
+        self._metrics.declare(self._REQUESTS, "GAUGE", "Requests of the engine, by state")
+        self._metrics.declare(self._BLOCKS, "GAUGE", "Blocks of the paged KV cache")
+        self._published: dict[tuple[str, str], float] = {}
+
+    def publish(self, now: Statistics) -> None:
+        requests: dict[str, float] = {
+            "active": now.active,
+            "max": now.most,
+            "scheduled": now.scheduled,
+            "context": now.context,
+        }
+        requests["waiting"] = now.active - now.scheduled
+        blocks: dict[str, float] = {"max": now.total_blocks, "used": now.used_blocks, "tokens_per": now.block_tokens}
+        blocks["free"] = now.total_blocks - now.used_blocks
+        blocks["fraction"] = now.used_blocks / now.total_blocks
+        for label, value in requests.items():
+            self._set(self._REQUESTS, "request_type", label, value)
+        for label, value in blocks.items():
+            self._set(self._BLOCKS, "kv_cache_block_type", label, value)
+
+    def _set(self, family: str, label: str, kind: str, value: float) -> None:
+        # Each set is a round trip to the server: most values haven't changed.
+        if self._published.get((family, kind)) != value:
+            self._published[family, kind] = value
+            self._metrics.set(family, value, **self._labels, **{label: kind})

@@ -1,0 +1,15 @@
+"""Sends an engine the `stop` request of a running one. One at a time: see config.pbtxt."""
+
+from bls import contract, triton_io
+from engines.control import stop
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        triton_io.log_to_triton()
+        self.models = triton_io.Models()
+
+    def execute(self, requests):
+        return triton_io.answer_each(
+            requests, contract.ENGINE_CONTROL_CONTRACT, lambda inputs, requested: stop(self.models, inputs)
+        )

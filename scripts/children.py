@@ -17,7 +17,9 @@ _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)  # loaded before any fork
 
 
-def start(command: Sequence[str], env: Mapping[str, str], cwd: Path, output: int | IO[bytes]) -> subprocess.Popen[bytes]:
+def start(
+    command: Sequence[str], env: Mapping[str, str], cwd: Path, output: int | IO[bytes]
+) -> subprocess.Popen[bytes]:
     """Starts `command` as the head of a process group of its own, which a ctrl-C of the terminal does not reach.
 
     Its stdout and stderr both go to `output`. It gets SIGTERM if this process dies, even by kill -9.

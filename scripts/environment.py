@@ -12,9 +12,7 @@ import argparse
 import fcntl
 import hashlib
 import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +21,8 @@ from pathlib import Path
 from typing import IO
 
 from scripts import children, interpreter, preflight
+from scripts.interruption import Interrupted, interruptible
+from scripts.pip_output import last_line, pip_reason, pip_status
 from scripts.preflight import Refused
 from scripts.progress import Progress
 
@@ -35,14 +35,6 @@ ENGINES_DISK_MIB = 512
 
 class SetupFailed(Exception):
     """A step failed; the message is one line, the rest is in the log."""
-
-
-class Interrupted(BaseException):
-    """SIGINT or SIGTERM came in a place where there is nothing to do but leave."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.exit_code = 128 + number
 
 
 class Environment:
@@ -76,11 +68,12 @@ class Environment:
         return [self.site_packages / "nvidia_pytriton.libs", self.venv / "tritonserver" / "lib"]
 
     def variables(self) -> dict[str, str]:
-        """The environment of tritonserver and of whatever else runs this project's Python; the only place that says so."""
+        """The environment of tritonserver and of whatever runs this project's Python; said only here."""
         dropped = ("PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV")
         return {
             **{name: value for name, value in os.environ.items() if name not in dropped},
-            "PATH": f"{self.venv / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",  # the stub looks for python3
+            # The stub finds its packages through the first python3.
+            "PATH": f"{self.venv / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "PYTHONPATH": str(self.root),
             "PYTHONDONTWRITEBYTECODE": "1",  # a new __pycache__ would look like an edited model
             "PYTHONUNBUFFERED": "1",
@@ -150,7 +143,14 @@ class Environment:
     def _pip(self, progress: Progress, requirements: str) -> None:
         temporary = self.venv / "tmp"  # on the disk that was checked, and cleared with the rest
         temporary.mkdir(exist_ok=True)
-        options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
+        options = [
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--progress-bar=off",
+        ]
         command = [str(self.python), "-m", "pip", "install", *options, "-r", str(self.root / requirements)]
         # Settings of a person that would put the packages elsewhere.
         elsewhere = {"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIREMENT", "PIP_CONSTRAINT"}
@@ -194,7 +194,6 @@ class Environment:
     ) -> None:
         """Runs a step; its output goes to the log, and what `status` makes of each line to the person."""
         lines: list[str] = []
-        shown = "starting"
         with self.log.open("ab") as log:
             log.write(f"$ {' '.join(command)}\n".encode())
             log.flush()
@@ -204,8 +203,7 @@ class Environment:
                     if line is not None:
                         log.write(line.encode() + b"\n")
                         lines.append(line)
-                        shown = status(line) or shown
-                    progress.status(shown)
+                    progress.status(None if line is None else status(line))
         if child.returncode:
             why = (reason or last_line)(lines)
             raise SetupFailed(f"{why} (all of it: {os.path.relpath(self.log)})")
@@ -219,33 +217,6 @@ class Environment:
 
 def _engine_step(environment: Environment, tier: str) -> Callable[[Progress], None]:
     return lambda progress: environment.build_engine(tier, progress)
-
-
-def pip_status(line: str) -> str | None:
-    """What pip is at, from a line of its output; None if the line says nothing new."""
-    if found := re.match(r"\s*(?:Downloading|Using cached) (\S+?)-(\d[^-]*)-\S+ (\([\d.]+ [kM]?B\))", line):
-        return f"{found[1]} {found[2]} {found[3]}"
-    if line.startswith("Installing collected packages"):
-        return "unpacking"
-    if "Retrying" in line or "connection broken" in line:
-        return "the package index does not answer, trying again"
-    return None
-
-
-def pip_reason(lines: list[str]) -> str:
-    """Why pip failed, in one line."""
-    text = "\n".join(lines)
-    if re.search(r"No space left on device", text):
-        return "the disk is full"
-    if re.search(r"connection broken by|Max retries exceeded|Failed to establish|Read timed out|Connection ?Error", text):
-        return "no network: the package index could not be reached, and the first start needs it"
-    errors = [line for line in lines if line.startswith("ERROR:")]
-    return f"pip: {errors[-1][6:].strip()}" if errors else last_line(lines)
-
-
-def last_line(lines: list[str]) -> str:
-    """The last line that says something."""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it ended without a word")
 
 
 def _shortened(line: str) -> str | None:
@@ -273,16 +244,6 @@ def _try_lock(file: IO[bytes], kind: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def interruptible() -> None:
-    """Makes SIGINT, SIGTERM and SIGHUP raise Interrupted."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise Interrupted(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
 
 
 def main() -> int:

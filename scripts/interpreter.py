@@ -30,7 +30,9 @@ def machine_refusal(system: str, machine: str, c_library: "str | None") -> "str 
         return f"this machine is {system} on {machine}; tritonserver's package exists for Linux on {MACHINE} only"
     needed = "glibc {}.{}".format(*GLIBC)
     if not c_library or not c_library.startswith("glibc "):
-        return f"the C library here is not glibc; tritonserver needs {needed} or newer (Debian 12, Ubuntu 22.04 or later)"
+        return (
+            f"the C library here is not glibc; tritonserver needs {needed} or newer (Debian 12, Ubuntu 22.04 or later)"
+        )
     found = tuple(int(part) for part in c_library.split()[1].split(".")[:2])
     if found < GLIBC:
         return f"{c_library} is too old; tritonserver needs {needed} or newer (Debian 12, Ubuntu 22.04 or later)"

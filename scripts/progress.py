@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from contextlib import suppress
 from typing import TextIO
 
 PLAIN_INTERVAL_S = 10.0  # how often a step that says nothing new is shown again where lines can't be rewritten
@@ -16,7 +17,7 @@ class Progress:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._rewrites = self._stream.isatty()
-        self._title = self._shown = ""
+        self._title = self._text = self._shown = ""
         self._started = self._shown_at = 0.0
 
     def step(self, title: str, brings: str = "") -> None:
@@ -25,13 +26,14 @@ class Progress:
         self._started = time.monotonic()
         self.status(brings)
 
-    def status(self, text: str) -> None:
-        """Says what the step is at; called at least once a second so that the clock moves."""
+    def status(self, text: str | None = None) -> None:
+        """Says what the step is at, None for no news; called at least once a second so that the clock moves."""
         now = time.monotonic()
+        text = self._text = self._text if text is None else text
         if self._rewrites:
             self._draw(self._line(text, now))
         elif text != self._shown or now - self._shown_at >= PLAIN_INTERVAL_S or not self._shown_at:
-            print(self._line(text, now), file=self._stream, flush=True)
+            self._write(f"{self._line(text, now)}\n")
             self._shown, self._shown_at = text, now
 
     def done(self, text: str = "done") -> None:
@@ -39,18 +41,24 @@ class Progress:
         line = self._line(text, time.monotonic())
         if self._rewrites:
             self._draw(line)
-        print("" if self._rewrites else line, file=self._stream, flush=True)
+        self._write("\n" if self._rewrites else f"{line}\n")
 
     def say(self, text: str) -> None:
         """Prints a line of its own, above the one that is being rewritten."""
-        if self._rewrites:
-            self._stream.write("\r\x1b[K")
-        print(text, file=self._stream, flush=True)
+        self._write(f"\r\x1b[K{text}\n" if self._rewrites else f"{text}\n")
 
     def _line(self, text: str, now: float) -> str:
-        return f"{self._title}: {text} ({now - self._started:.0f} s)" if text else f"{self._title} ({now - self._started:.0f} s)"
+        return (
+            f"{self._title}: {text} ({now - self._started:.0f} s)"
+            if text
+            else f"{self._title} ({now - self._started:.0f} s)"
+        )
 
     def _draw(self, line: str) -> None:
         width = shutil.get_terminal_size().columns - 1
-        self._stream.write(f"\r\x1b[K{line[:width]}")
-        self._stream.flush()
+        self._write(f"\r\x1b[K{line[:width]}")
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):  # the terminal may be closed, which is no reason to end a server
+            self._stream.write(text)
+            self._stream.flush()

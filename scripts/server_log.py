@@ -1,7 +1,8 @@
-"""Reads tritonserver's log while it is written: which models are loaded, which failed and why, what went wrong since."""
+"""Reads tritonserver's log while it is written: which models are loaded, which failed and why, what else went wrong."""
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,9 +58,13 @@ class ServerLog:
         return [event for event in found if event]
 
     def _new_lines(self) -> list[str]:
-        with self.path.open("rb") as file:
-            file.seek(self._offset)
-            read = file.read()
+        try:
+            with self.path.open("rb") as file:
+                self._offset = min(self._offset, file.seek(0, os.SEEK_END))  # somebody may have emptied it
+                file.seek(self._offset)
+                read = file.read()
+        except FileNotFoundError:  # or moved it away
+            return []
         self._offset += len(read)
         *lines, self._pending = (self._pending + read).split(b"\n")
         return [line.decode(errors="replace") for line in lines]

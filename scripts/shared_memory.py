@@ -45,7 +45,7 @@ def _is_ours(path: Path, oldest_fresh: float) -> bool:
 
 
 def _mapped_names(processes: Path) -> set[str]:
-    names = set()
+    names: set[str] = set()
     for maps in processes.glob("[0-9]*/maps"):
         try:
             lines = maps.read_text(errors="replace").splitlines()

@@ -73,6 +73,11 @@ def flag_names(arguments: Sequence[str]) -> set[str]:
     return {argument.split("=", 1)[0] for argument in arguments if argument.startswith("--")}
 
 
+def shown(path: Path) -> str:
+    """The path as seen from where the person is, if that is shorter."""
+    return min(str(path), os.path.relpath(path), key=len)
+
+
 class TritonServer:
     """A running tritonserver with its stubs. `stop` or `kill`, then `clean_up`."""
 

@@ -1,0 +1,153 @@
+"""Stays with one tritonserver: shows how it loads, passes on what goes wrong, drains it, leaves nothing of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from scripts.environment import Environment
+from scripts.interruption import stop_signals
+from scripts.preflight import Refused
+from scripts.progress import Progress
+from scripts.server_log import Failed, Loaded, ServerLog
+from scripts.tritonserver import Settings, TritonServer, shown
+
+STOPPED, LOAD_FAILED, DIED, CUT_OFF = 0, 3, 4, 6  # exit statuses, explained in scripts/serve.py
+UNLOAD_S = 15  # what tritonserver may take beyond the drain before it is killed
+
+
+class Supervisor:
+    """Runs one server from its start to its end. `run` returns the exit status."""
+
+    def __init__(
+        self, settings: Settings, setup: Environment, progress: Progress, summary: str, ready_file: Path | None
+    ) -> None:
+        self.settings = settings
+        self._progress = progress
+        self._summary = summary
+        self._ready_file = ready_file
+        self._fresh_log()
+        self._log = ServerLog(settings.log)
+        # From here on signals wait until they are asked for, so none is lost and none interrupts the clean-up.
+        self._stop_signals = stop_signals()
+        signal.pthread_sigmask(signal.SIG_BLOCK, (*self._stop_signals, signal.SIGCHLD))
+        self._server = TritonServer(settings, setup)
+
+    def _fresh_log(self) -> None:
+        log = self.settings.log
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            if log.is_file():
+                log.replace(log.with_name(log.name + ".1"))
+            log.touch()
+        except OSError as error:
+            raise Refused(f"cannot write {shown(log)}: {error.strerror}; --log names another file") from None
+
+    def run(self) -> int:
+        try:
+            status = self._load()
+            return self._serve() if status is None else status
+        finally:
+            if self._ready_file:
+                self._ready_file.unlink(missing_ok=True)
+            self._server.clean_up()
+
+    def _load(self) -> int | None:
+        """Waits until every model is ready; an exit status if that won't be."""
+        waiting, tolerant = set(self.settings.models), "--exit-on-error=false" in self.settings.extra
+        last_trouble = ""
+        self._progress.step("loading")
+        while waiting or not self._server.is_ready():
+            for event in self._log.events():
+                if isinstance(event, Failed):
+                    self._say(f"error: model {event.model} failed to load: {event.reason}")
+                    if not tolerant:
+                        return self._give_up(LOAD_FAILED)
+                if isinstance(event, Loaded | Failed):
+                    waiting.discard(event.model)
+                else:
+                    last_trouble = event.text
+            self._progress.status(self._loading_status(waiting))
+            if self._server.exit_status() is not None:
+                why = f": {last_trouble}" if last_trouble else ""
+                self._say(f"error: tritonserver ended while loading, {self._server.ending()}{why}")
+                return self._give_up(LOAD_FAILED)
+            if self._signal(0.2) in self._stop_signals:
+                self._progress.say("stopped")
+                return STOPPED
+        self._progress.done(f"{len(self.settings.models)} models ready")
+        return None
+
+    def _loading_status(self, waiting: set[str]) -> str:
+        total = len(self.settings.models)
+        left = f", waiting for {', '.join(sorted(waiting))}" if waiting else ", starting the endpoints"
+        return f"{total - len(waiting)} of {total} models{left}"
+
+    def _give_up(self, status: int) -> int:
+        self._say(f"all of it: {shown(self.settings.log)}")
+        return status
+
+    def _serve(self) -> int:
+        _print(self._summary)
+        if self._ready_file:
+            _write_at_once(self._ready_file, json.dumps(self._state()))
+        while True:
+            received = self._signal(1.0)
+            for event in self._log.events():
+                if not isinstance(event, Loaded):
+                    self._say(f"tritonserver: {event.reason if isinstance(event, Failed) else event.text}")
+            if self._server.exit_status() is not None:
+                self._say(f"error: tritonserver died: {self._server.ending()}")
+                return self._give_up(DIED)
+            if received in self._stop_signals:
+                return self._drain()
+
+    def _drain(self) -> int:
+        self._progress.step("stopping")
+        self._server.stop()
+        limit = self.settings.drain_s
+        end = time.monotonic() + limit + UNLOAD_S
+        while self._server.exit_status() is None:
+            self._progress.status(f"requests in flight have up to {limit} s; once more stops at once")
+            if self._signal(0.5) in self._stop_signals or time.monotonic() > end:
+                self._server.kill()
+        clean = self._server.exit_status() == 0
+        self._progress.done(
+            "stopped" if clean else f"stopped, requests in flight were cut off ({self._server.ending()})"
+        )
+        return STOPPED if clean else CUT_OFF
+
+    def _state(self) -> dict[str, object]:
+        settings = self.settings
+        return {
+            "http_url": f"http://{settings.address(settings.http_port)}",
+            "grpc_url": settings.address(settings.grpc_port),
+            "metrics_url": f"http://{settings.address(settings.metrics_port)}/metrics",
+            "supervisor_pid": os.getpid(),
+            "server_pid": self._server.pid,
+            "log": str(settings.log),
+            "repository": str(settings.repository),
+        }
+
+    def _say(self, text: str) -> None:
+        self._progress.say(text)
+
+    def _signal(self, timeout_s: float) -> int | None:
+        """The next signal that asks for something, SIGCHLD included; None after `timeout_s`."""
+        received = signal.sigtimedwait((*self._stop_signals, signal.SIGCHLD), timeout_s)
+        return received.si_signo if received else None
+
+
+def _print(text: str) -> None:
+    with suppress(OSError):  # whoever read it is gone
+        print(text, flush=True)
+
+
+def _write_at_once(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text)
+    draft.replace(path)

@@ -1,0 +1,206 @@
+"""scripts/serve against the real tritonserver: what it leaves behind, and what it says, in each way to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from scripts import shared_memory
+from tests.server.serving import ROOT, Server, launched
+
+pytestmark = pytest.mark.server
+
+CONFIG = """
+name: "{name}"
+backend: "python"
+max_batch_size: 0
+input [ {{ name: "seconds" data_type: TYPE_FP32 dims: [ 1 ] }} ]
+output [ {{ name: "slept" data_type: TYPE_FP32 dims: [ 1 ] }} ]
+instance_group [ {{ count: 2 kind: KIND_CPU }} ]
+"""
+SLEEPER = """
+import time
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            seconds = pb_utils.get_input_tensor_by_name(request, "seconds").as_numpy()
+            time.sleep(float(seconds[0]))
+            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("slept", seconds)]))
+        return answers
+"""
+LOADS_FOR_A_MINUTE = "import time\ntime.sleep(60)\n"
+LACKS_A_MODULE = "import a_module_that_is_missing\n"
+
+
+def add_model(repository: Path, name: str, code: str = SLEEPER) -> Path:
+    (repository / name / "1").mkdir(parents=True)
+    (repository / name / "config.pbtxt").write_text(CONFIG.format(name=name))
+    (repository / name / "1" / "model.py").write_text(code)
+    return repository
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    return add_model(tmp_path / "models", "sleeper")
+
+
+def sleep(server: Server, seconds: float) -> list[float]:
+    body = {"inputs": [{"name": "seconds", "shape": [1], "datatype": "FP32", "data": [seconds]}]}
+    url = f"{server.http_url}/v2/models/sleeper/infer"
+    request = urllib.request.Request(url, json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.load(response)["outputs"][0]["data"]
+
+
+def eventually(holds: Callable[[], bool], timeout_s: float = 15.0) -> bool:
+    end = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def living(group: int) -> list[str]:
+    """The processes of a group that still run; the dead that nobody has waited for don't count."""
+    found = subprocess.run(["ps", "-eo", "pgid=,stat=,args="], capture_output=True, text=True, check=True).stdout
+    rows = (line.split(None, 2) for line in found.splitlines())
+    return [args for pgid, state, args in rows if int(pgid) == group and state[0] != "Z"]
+
+
+def shared_memory_of(supervisor_pid: int) -> list[str]:
+    return [path.name for path in shared_memory.FOLDER.glob(f"{shared_memory.PREFIX}{supervisor_pid}_*")]
+
+
+def leaves_nothing(server: Server) -> bool:
+    return eventually(lambda: not living(server.server_pid)) and shared_memory_of(server.supervisor_pid) == []
+
+
+def test_serves_a_folder_of_models_and_leaves_nothing_behind(serve, repository):
+    server = serve(repository)
+    assert sleep(server, 0.25) == [0.25]
+    assert shared_memory_of(server.supervisor_pid) != []
+    server.process.send_signal(signal.SIGINT)
+    assert server.wait() == 0
+    assert leaves_nothing(server)
+
+
+def test_a_request_in_flight_is_answered_before_the_server_stops(serve, repository):
+    server = serve(repository)
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(sleep, server, 3.0)
+        time.sleep(1.0)
+        server.process.send_signal(signal.SIGTERM)
+        assert answer.result() == [3.0]
+    assert server.wait() == 0
+    assert leaves_nothing(server)
+
+
+def test_a_second_signal_stops_at_once_and_still_cleans_up(serve, repository):
+    server = serve(repository)
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(sleep, server, 40.0)
+        time.sleep(1.0)
+        server.process.send_signal(signal.SIGINT)
+        time.sleep(1.0)
+        server.process.send_signal(signal.SIGINT)
+        assert server.wait(20) == 6
+        with pytest.raises(OSError):
+            answer.result()
+    assert leaves_nothing(server)
+
+
+def test_requests_longer_than_the_drain_are_cut_off_and_the_exit_status_says_so(serve, repository):
+    server = serve(repository, "--exit-timeout-secs=1")
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(sleep, server, 40.0)
+        time.sleep(1.0)
+        server.process.send_signal(signal.SIGINT)
+        assert server.wait(30) == 6
+        with pytest.raises(OSError):
+            answer.result()
+    assert leaves_nothing(server)
+
+
+def test_a_server_that_dies_is_noticed_and_cleaned_up_after(serve, repository):
+    server = serve(repository)
+    os.kill(server.server_pid, signal.SIGKILL)
+    assert server.wait(20) == 4
+    assert "tritonserver died: killed by SIGKILL" in server.console.read_text()
+    assert leaves_nothing(server)
+
+
+def test_nothing_outlives_a_supervisor_that_was_killed(serve, repository):
+    server = serve(repository)
+    os.kill(server.supervisor_pid, signal.SIGKILL)
+    server.wait(20)
+    assert eventually(lambda: not living(server.server_pid), 30)
+    assert shared_memory_of(server.supervisor_pid) == []
+
+
+def test_a_model_that_fails_to_load_is_named_with_the_reason(tmp_path, repository):
+    add_model(repository, "broken", LACKS_A_MODULE)
+    with launched(tmp_path, repository) as launch:
+        assert launch.wait() == 3
+    said = launch.console.read_text()
+    assert "error: model broken failed to load: ModuleNotFoundError: No module named 'a_module_that_is_missing'" in said
+    assert shared_memory_of(launch.process.pid) == []
+
+
+def test_a_config_that_cannot_be_read_is_named_with_the_place(tmp_path, repository):
+    (add_model(repository, "typo") / "typo" / "config.pbtxt").write_text('nme: "typo"\n')
+    with launched(tmp_path, repository) as launch:
+        assert launch.wait() == 3
+    assert "error: model typo failed to load: failed to read text proto" in launch.console.read_text()
+    assert 'has no field named "nme"' in launch.console.read_text()
+
+
+def test_a_signal_while_models_load_stops_at_once(tmp_path):
+    with launched(tmp_path, add_model(tmp_path / "models", "slow", LOADS_FOR_A_MINUTE)) as launch:
+        assert eventually(lambda: "waiting for slow" in launch.console.read_text(), 60)
+        assert eventually(lambda: shared_memory_of(launch.process.pid) != [])
+        launch.process.send_signal(signal.SIGTERM)
+        assert launch.wait(20) == 0
+    assert shared_memory_of(launch.process.pid) == []
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path, repository):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with launched(tmp_path, repository, f"--grpc-port={port}") as launch:
+            assert launch.wait() == 2
+    assert launch.console.read_text() == f"error: port {port} is taken: choose another one with --grpc-port\n"
+
+
+def test_other_flags_reach_tritonserver(serve, repository):
+    server = serve(add_model(repository, "unwanted", LACKS_A_MODULE), "--load-model", "sleeper", "--log-verbose=1")
+    assert sleep(server, 0.0) == [0.0]
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(f"{server.http_url}/v2/models/unwanted/ready", timeout=10)
+
+
+def test_serving_on_a_gpu_is_refused_in_one_line():
+    found = subprocess.run([ROOT / "scripts" / "serve", "gpu"], capture_output=True, text=True, timeout=60)
+    assert (found.returncode, found.stderr.count("\n")) == (2, 1)
+
+
+def test_every_model_of_the_repository_is_ready(server):
+    models = [path.parent.name for path in (ROOT / "model_repository").glob("*/config.pbtxt")]
+    assert models
+    for model in models:
+        with urllib.request.urlopen(f"{server.http_url}/v2/models/{model}/ready", timeout=10) as response:
+            assert response.status == 200

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from scripts import serve
+from scripts.preflight import Refused
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    for name in ("llm_router", "preprocessing"):
+        (tmp_path / "models" / name).mkdir(parents=True)
+    return tmp_path / "models"
+
+
+def settings(*arguments: str):
+    return serve.settings_of(*serve.parse(["cpu", *arguments]))
+
+
+def test_a_flag_that_this_script_replaces_is_refused_with_the_one_to_use():
+    with pytest.raises(Refused, match="use --host instead of --grpc-address"):
+        serve.parse(["cpu", "--grpc-address=0.0.0.0"])
+
+
+def test_a_folder_without_models_is_refused(tmp_path):
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(Refused, match="holds no model"):
+            settings(f"--model-repository={folder}")
+
+
+def test_every_model_is_loaded_unless_some_are_named(repository):
+    there = f"--model-repository={repository}"
+    assert settings(there).models == ("llm_router", "preprocessing")
+    assert settings(there, "--load-model=*").models == ("llm_router", "preprocessing")
+    assert settings(there, "--load-model", "preprocessing").models == ("preprocessing",)
+
+
+def test_the_curl_line_is_what_a_shell_can_run(repository):
+    text = serve.summary(settings(f"--model-repository={repository}", "--http-port=8100"))
+    (line,) = [line for line in text.splitlines() if "curl" in line]
+    words = shlex.split(line)
+    assert words[:3] == ["curl", "-s", "http://127.0.0.1:8100/v2/models/llm_router/generate"]
+    assert json.loads(words[4]) == {"text_input": serve.QUESTION, "max_tokens": 32, "apply_chat_template": True}
+    assert "--port 8100" in text
+
+
+def test_a_repository_without_the_router_gets_no_curl_line(repository):
+    (repository / "llm_router").rmdir()
+    assert "curl" not in serve.summary(settings(f"--model-repository={repository}"))
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("127.0.0.1", "127.0.0.1:8000"), ("0.0.0.0", "127.0.0.1:8000"), ("::", "[::1]:8000"), ("::1", "[::1]:8000")],
+)
+def test_the_addresses_shown_are_those_that_a_client_here_can_use(repository, host, address):
+    assert settings(f"--model-repository={repository}", f"--host={host}").address(8000) == address
+
+
+def test_the_gpu_is_refused_for_now(capsys):
+    assert serve.main(["gpu"]) == serve.REFUSED
+    assert capsys.readouterr().err == "error: serving on a GPU is not there yet: scripts/serve cpu\n"

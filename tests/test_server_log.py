@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.server_log import Failed, Loaded, ServerLog, Trouble
+
+STAMP = "1129 20:51:47.624857 5733"
+
+
+@pytest.mark.parametrize(
+    ("line", "event"),
+    [
+        (f"I{STAMP} model_lifecycle.cc:839] \"successfully loaded 'slow'\"", Loaded("slow")),
+        (
+            f"E{STAMP} model_lifecycle.cc:642] \"failed to load 'bad' version 1: Internal: "
+            "ModuleNotFoundError: No module named 'x'\\n\\nAt:\\n  /models/bad/1/model.py(1): <module>\"",
+            Failed("bad", "ModuleNotFoundError: No module named 'x'"),
+        ),
+        (
+            f"E{STAMP} model_repository_manager.cc:1415] "
+            "\"failed to poll model 'gone': model not found in any model repository.\"",
+            Failed("gone", "model not found in any model repository."),
+        ),
+        (
+            "error: creating server: Invalid argument - load failed for model 'bad': "
+            "version 1 is at UNAVAILABLE state: Internal: no weights",
+            Failed("bad", "no weights"),
+        ),
+        (f'E{STAMP} http_server.cc:4713] "failed to start HTTP service"', Trouble("failed to start HTTP service")),
+        (
+            "error: creating server: Internal - failed to load all models",
+            Trouble("creating server: Internal - failed to load all models"),
+        ),
+    ],
+)
+def test_a_line_that_matters_becomes_an_event(tmp_path, line, event):
+    (tmp_path / "log").write_text(f"{line}\n")
+    assert ServerLog(tmp_path / "log").events() == [event]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'E{STAMP} server.cc:241] "CudaDriverHelper has not been initialized."',
+        "Error: Failed to initialize NVML",
+        f'I{STAMP} model_lifecycle.cc:472] "loading: slow:1"',
+        f"I{STAMP} model_lifecycle.cc:777] \"failed to load 'bad'\"",
+        "",
+    ],
+)
+def test_what_every_server_says_is_no_event(tmp_path, line):
+    (tmp_path / "log").write_text(f"{line}\n")
+    assert ServerLog(tmp_path / "log").events() == []
+
+
+def test_a_config_error_gets_the_place_that_protobuf_named(tmp_path):
+    (tmp_path / "log").write_text(
+        "[libprotobuf ERROR /build/text_format.cc:337] Error parsing text-format inference.ModelConfig: "
+        '1:4: Message type "inference.ModelConfig" has no field named "nme".\n'
+        f"E{STAMP} x.cc:1] \"Poll failed for model directory 'm': failed to read text proto from /m/config.pbtxt\"\n"
+    )
+    assert ServerLog(tmp_path / "log").events() == [
+        Failed(
+            "m",
+            "failed to read text proto from /m/config.pbtxt, at line:column "
+            '1:4: Message type "inference.ModelConfig" has no field named "nme"',
+        )
+    ]
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def test_each_line_is_read_once_and_only_when_it_is_whole(tmp_path):
+    path = tmp_path / "log"
+    path.touch()
+    log = ServerLog(path)
+    append(path, "successfully loa")
+    assert log.events() == []
+    append(path, "ded 'a'\nsuccessfully loaded 'b'\n")
+    assert log.events() == [Loaded("a"), Loaded("b")]
+    assert log.events() == []

@@ -1,7 +1,8 @@
 """Chat messages to the token ids of a prompt, by the template that a model brings with it.
 
-The environment is that of Hugging Face's apply_chat_template, since templates are written for it. What differs: a special
-token's name within a message is only characters here, so that no user can end their turn and speak as the system.
+The environment is that of Hugging Face's apply_chat_template, since templates are written for it. What differs: the
+name of a special token within a message is only characters here, so that no user can end their turn and speak as the
+system.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from bls.errors import BadRequest, EngineFailed
-from bls.tokenizer import Tokenizer
+from bls.tokenizer_base import Tokenizer
 
 Message = Mapping[str, str]
 _FIELDS = {"role", "content"}
@@ -105,7 +106,9 @@ class Chat:
     def _mark_special(self, messages: Sequence[Message]) -> tuple[Sequence[Message], str]:
         """The messages with a mark inside each special token's name, and the mark; "" where there is no such name."""
         values = [value for message in messages for value in message.values()]
-        if all(part not in self._tokenizer.special_ids for value in values for part in self._tokenizer.split_special(value)):
+        if all(
+            part not in self._tokenizer.special_ids for value in values for part in self._tokenizer.split_special(value)
+        ):
             return messages, ""
         mark = next((mark for mark in _MARKS if not any(mark in value for value in values)), None)
         if mark is None:

@@ -14,7 +14,19 @@ from typing import Any, BinaryIO
 _STRING, _ARRAY = 8, 9
 _SCALARS = {
     kind: struct.Struct("<" + code)
-    for kind, code in {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}.items()
+    for kind, code in {
+        0: "B",
+        1: "b",
+        2: "H",
+        3: "h",
+        4: "I",
+        5: "i",
+        6: "f",
+        7: "?",
+        10: "Q",
+        11: "q",
+        12: "d",
+    }.items()
 }
 _U32, _U64 = _SCALARS[4], _SCALARS[10]
 _MAX_ITEMS = 1 << 24  # Beyond any vocabulary: a count above it is a damaged file, not a reason to take all memory.
@@ -68,7 +80,7 @@ class _Head:
         return self._take(self._count()).decode("utf-8")
 
     def _count(self) -> int:
-        count = self._number(_U64)
+        count: int = self._number(_U64)
         if count > _MAX_ITEMS:
             raise ValueError(f"a count of {count}")
         return count

@@ -1,4 +1,7 @@
-"""Token ids to text: what the model `postprocessing` does with one request. It keeps no state; streams are the router's."""
+"""Token ids to text: what the model `postprocessing` does with one request.
+
+It keeps no state between requests: streams are decoded in the router.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from bls import token_bytes_build, tokenizer
 from bls.chat_template import Chat, read_messages
 from bls.errors import BadRequest
 from bls.manifest import Manifest
-from bls.tokenizer import Tokenizer
+from bls.tokenizer_base import Tokenizer
 
 TIERS = ("small", "large")
 DEFAULT_TIER = "large"
@@ -55,13 +55,17 @@ def ensure_tables(tiers: Mapping[str, Tier]) -> None:
 
 
 class Preprocessor:
-    """`max_prompt_characters` keeps one prompt from holding a tokenizer for seconds; the engine's own limit is in tokens."""
+    """A prompt of more than `max_characters_per_token` characters for each token of the largest context is refused
+    before it is encoded: it fits no engine, and would hold a tokenizer for seconds."""
 
-    def __init__(self, tiers: Mapping[str, Tier], add_special_tokens: bool = True, max_prompt_characters: int = 1_000_000):
+    def __init__(
+        self, tiers: Mapping[str, Tier], add_special_tokens: bool = True, max_characters_per_token: int = 32
+    ) -> None:
         self._tiers = tiers
         self._chats = {name: Chat(tier.tokenizer) for name, tier in tiers.items()}
         self._adds_special = add_special_tokens
-        self._max_characters = max_prompt_characters
+        largest_context = max(tier.manifest.context_tokens for tier in tiers.values())
+        self._max_characters = max_characters_per_token * largest_context
 
     def answer(self, inputs: Tensors, requested: frozenset[str]) -> dict[str, Array]:
         """The requested ones of PREPROCESSING_CONTRACT's outputs. Raises BadRequest."""
@@ -172,7 +176,7 @@ class _Call:
         return [[read_text(word, name) for word in row] for row in self.inputs[name].reshape(self.rows, -1)]
 
     def prompt_table_extra_ids(self) -> Array | None:
-        """[rows, longest prompt]: the extra id where an id stands for a row of a prompt table. None if none was given."""
+        """[rows, longest prompt]: the extra id where an id is beyond the vocabulary, so a prompt table's; or None."""
         if "PROMPT_TABLE_EXTRA_ID" not in self.inputs:
             return None
         ids = padded(self.prompts(), self.pad_ids())

@@ -1,4 +1,4 @@
-"""Builds a tokenizer's byte table, see `bls.token_bytes`, and proves it: where table and tokenizer differ there is none.
+"""Builds a tokenizer's byte table, see `bls.token_bytes`, and proves it equal to the tokenizer, or else makes none.
 
 Used by the model `preprocessing` when it loads, and by scripts/build_engines.
 """
@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bls import token_bytes, tokenizer
+from bls.fast_tokenizer import FastTokenizer
 from bls.manifest import Manifest
+from bls.sentencepiece_tokenizer import SentencePieceTokenizer
 from bls.token_bytes import ABSENT, BYTE, SPECIAL, TEXT, UNKNOWN, BadTable, Header, TokenBytes
-from bls.tokenizer import FastTokenizer, SentencePieceTokenizer, Tokenizer
+from bls.tokenizer_base import Tokenizer
 
 VERSION = Header.builder_version  # Raise it there when a table's content changes.
 _RANDOM_SEQUENCES = 3000
@@ -26,7 +28,10 @@ class _Inexpressible(Exception):
 
 
 def ensure(manifest: Manifest, loaded: Tokenizer | None = None) -> TokenBytes:
-    """Opens the manifest's table; builds it first if it's missing, damaged, of another tokenizer or of an older builder."""
+    """Opens the manifest's table; builds it first if it's missing, damaged, of another tokenizer or another builder.
+
+    Raises BadTokenizer, OSError.
+    """
     path, sha256 = manifest.token_bytes_path, manifest.tokenizer.sha256
     try:
         table = token_bytes.open_table(path, sha256)
@@ -45,7 +50,7 @@ def build(source: Tokenizer, sha256: str) -> bytes:
     """The table's file. Of a tokenizer that no table can stand for it's an UNSUPPORTED one that says why."""
     try:
         data = _describe(source, sha256)
-        _prove(source, _from_bytes(data))
+        _prove(source, TokenBytes(data))
         return data
     except _Inexpressible as error:
         return token_bytes.serialize(Header(sha256, token_bytes.UNSUPPORTED, 0, reason=str(error)), [], [])
@@ -63,7 +68,7 @@ def _describe(source: Tokenizer, sha256: str) -> bytes:
         pieces = [_byte_level_piece(source, token, characters) for token in range(source.vocab_size)]
         kinds = _kinds(source, pieces)
         return token_bytes.serialize(Header(sha256, token_bytes.BYTE_LEVEL, source.vocab_size), kinds, _filled(pieces))
-    strip = steps.pop() if names[-1] == "Strip" else {"start": 0, "stop": 0, "content": " "}
+    strip: dict[str, Any] = steps.pop() if names[-1] == "Strip" else {"start": 0, "stop": 0, "content": " "}
     replaces = [step for step in steps if step.get("type") == "Replace"]
     rest = [step.get("type") for step in steps if step not in replaces]
     plain = all(set(step["pattern"]) == {"String"} for step in replaces)
@@ -140,18 +145,12 @@ def _describe_sentencepiece(source: SentencePieceTokenizer, sha256: str) -> byte
 
 
 def _sentencepiece_strips(source: SentencePieceTokenizer) -> tuple[int, bool]:
+    """How many spaces are taken off the start of a text, and whether all of them are."""
     space = source.core.piece_to_id(_SPACE)
     if source.core.id_to_piece(space) != _SPACE:
         raise _Inexpressible("the model has no piece for a space")
     left = len(source.core.decode([space] * 3))
-    return (1, left == 0) if left < 3 else (0, False)
-
-
-def _from_bytes(data: bytes) -> TokenBytes:
-    header, start = token_bytes.read_header(data)
-    view, kinds = memoryview(data), start + 4 * (header.vocab_size + 1)
-    end = kinds + header.vocab_size
-    return TokenBytes(header, view[start:kinds].cast("I"), view[kinds:end], data, end)
+    return min(3 - left, 1), left == 0
 
 
 def _prove(source: Tokenizer, table: TokenBytes) -> None:
@@ -166,11 +165,16 @@ def _prove(source: Tokenizer, table: TokenBytes) -> None:
 
 def _samples(source: Tokenizer, table: TokenBytes) -> Iterator[list[int]]:
     chance = random.Random(0)  # The same proof each time.
-    by_kind = [[token for token in range(source.vocab_size) if table.kind(token) == kind] for kind in range(5)]
+    ids = list(range(source.vocab_size))
+    yield from ([token] for token in ids)
+    # Each token amid others.
+    chance.shuffle(ids)
+    yield from (ids[place : place + 16] for place in range(0, len(ids), 8))
+    by_kind = [[token for token in ids if table.kind(token) == kind] for kind in range(ABSENT + 1)]
     pools = [pool for pool in by_kind if pool]
-    yield from ([token] for token in range(source.vocab_size))
     for _ in range(_RANDOM_SEQUENCES):
         # Kinds are drawn first, so that the few byte and special tokens meet all others.
         kinds = chance.choices(pools, k=chance.randint(2, 24))
         yield [chance.choice(pool) for pool in kinds]
-        yield chance.choices(range(-2, source.vocab_size + 2), k=chance.randint(2, 24))
+    beyond = [-1, source.vocab_size, source.vocab_size + 1]
+    yield from ([*beyond[:cut], chance.choice(ids), *beyond[cut:]] for cut in range(4))

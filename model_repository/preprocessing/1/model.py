@@ -15,7 +15,7 @@ class TritonPythonModel:
         self._preprocessor = preprocessing.Preprocessor(
             tiers,
             add_special_tokens=parameters["add_special_tokens"] == "true",
-            max_prompt_characters=int(parameters["max_prompt_characters"]),
+            max_characters_per_token=int(parameters["max_characters_per_token"]),
         )
 
     def execute(self, requests):

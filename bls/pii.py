@@ -1,0 +1,290 @@
+"""Finds personal data in a stream: e-mail addresses, phone numbers, Chinese ID numbers, bank cards and API keys.
+
+Each kind is a few sequences of character classes with bounded counts. Two regular expressions are made of each: the
+whole pattern, and its beginnings at the end of the text. A match counts when no beginning stands left of it, so nothing
+depends on how the text was cut, and what is held is at most the longest pattern (`longest`), mostly the current word.
+Full-width digits and letters count as ASCII, and invisible characters as nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from datetime import date
+from typing import NamedTuple
+
+from bls.word_match import Match
+from bls.word_table import Treatment
+
+Atom = tuple[str, int, int]  # the inside of a character class, at least, at most
+Sequence = list[Atom]
+
+_MAX_INVISIBLE = 16  # in a row; more of them end a number
+_GAP = " -"
+
+
+def _literal(text: str) -> Sequence:
+    return [(re.escape(character), 1, 1) for character in text]
+
+
+def _digits(low: int, high: int | None = None) -> Atom:
+    return "0-9", low, high or low
+
+
+def _maybe(characters: str, most: int = 1) -> Atom:
+    return characters, 0, most
+
+
+_CHINESE_MOBILE: Sequence = [
+    ("1", 1, 1), ("3-9", 1, 1), _digits(1), _maybe(_GAP), _digits(4), _maybe(_GAP), _digits(4),
+]  # fmt: skip
+_AMERICAN_TAIL: Sequence = [("2-9", 1, 1), _digits(2), (" .-", 1, 1), _digits(4)]
+_KEY, _PLAIN_KEY = "A-Za-z0-9_-", "A-Za-z0-9"
+
+
+class Kind(NamedTuple):
+    """One kind of personal data. `check` looks at what a pattern can't: a check digit, a date."""
+
+    sequences: list[Sequence]
+    before: str = r"(?<![0-9A-Za-z])"
+    after: str = r"(?![0-9A-Za-z])"
+    check: Callable[[str], bool] = bool
+
+
+def is_bank_card(text: str) -> bool:
+    """13 to 19 digits whose last makes the sum of Luhn's rule a multiple of ten."""
+    digits = [int(character) for character in text if character.isdigit()]
+    if not 13 <= len(digits) <= 19 or len(set(digits)) == 1:
+        return False
+    doubled = (digit * 2 for digit in digits[-2::-2])
+    return (sum(digits[-1::-2]) + sum(digit // 10 + digit % 10 for digit in doubled)) % 10 == 0
+
+
+def is_chinese_id(text: str) -> bool:
+    """18 characters: region, a date of birth that exists, a serial number, and GB 11643's check character."""
+    characters = [character for character in text if character.isalnum()]
+    year, month, day = ("".join(characters[first:last]) for first, last in ((6, 10), (10, 12), (12, 14)))
+    try:
+        date(int(year), int(month), int(day))
+    except ValueError:
+        return False
+    total = sum(int(character) * pow(2, 17 - place, 11) for place, character in enumerate(characters[:17]))
+    return "10X98765432"[total % 11] == characters[17].upper()
+
+
+def _is_phone(text: str) -> bool:
+    digits = sum(map(str.isdigit, text))
+    return digits >= 8 and digits <= (15 if text.startswith("+") else 16)
+
+
+KINDS: dict[str, Kind] = {
+    "email": Kind(
+        [[("A-Za-z0-9", 1, 1), (r"A-Za-z0-9._%+\-", 0, 63), ("@", 1, 1), ("A-Za-z0-9", 1, 1),
+          (r"A-Za-z0-9.\-", 0, 252), (".", 1, 1), ("A-Za-z", 2, 24)]],
+        before="",  # of a longer run before the @, the last 64 characters are the address
+    ),
+    "phone": Kind(
+        [
+            [*_literal("+86"), _maybe(_GAP), *_CHINESE_MOBILE],
+            [*_literal("0086"), _maybe(_GAP), *_CHINESE_MOBILE],
+            _CHINESE_MOBILE,
+            [*_literal("(0"), _digits(2, 3), *_literal(")"), _maybe(_GAP), _digits(7, 8)],
+            [*_literal("0"), _digits(2, 3), ("-", 1, 1), _digits(7, 8)],
+            [*_literal("+"), ("1-9", 1, 1), _digits(1, 3), _maybe(r" .(\-", 2), _digits(1, 4), _maybe(r" .)\-", 2),
+             _digits(1, 4), _maybe(r" .\-"), _digits(1, 4), _maybe(r" .\-"), _maybe("0-9", 4)],
+            [("(", 1, 1), ("2-9", 1, 1), _digits(2), (")", 1, 1), _maybe(_GAP), *_AMERICAN_TAIL],
+            [("2-9", 1, 1), _digits(2), (" .-", 1, 1), *_AMERICAN_TAIL],
+        ],
+        before=r"(?<![0-9A-Za-z+])",
+        check=_is_phone,
+    ),
+    "cn_id": Kind(
+        [[("1-9", 1, 1), _digits(5), _maybe(_GAP), ("12", 1, 1), _digits(7), _maybe(_GAP), _digits(3),
+          ("0-9Xx", 1, 1)]],
+        check=is_chinese_id,
+    ),
+    "bank_card": Kind(
+        [
+            [("2-6", 1, 1), _digits(12, 18)],
+            [("2-6", 1, 1), _digits(3), *[(_GAP, 1, 1), _digits(4)] * 3, _maybe(_GAP), _maybe("0-9", 3)],
+            [("3", 1, 1), _digits(3), (_GAP, 1, 1), _digits(6), (_GAP, 1, 1), _digits(5)],
+        ],
+        check=is_bank_card,
+    ),
+    "api_key": Kind(
+        [
+            [*_literal("sk-"), (_KEY, 20, 200)],
+            [*_literal("sk_live_"), (_PLAIN_KEY, 20, 100)],
+            [*_literal("gh"), ("pousr", 1, 1), ("_", 1, 1), (_PLAIN_KEY, 36, 100)],
+            [*_literal("github_pat_"), ("A-Za-z0-9_", 50, 100)],
+            [("A", 1, 1), ("KS", 1, 1), *_literal("IA"), ("A-Z0-9", 16, 16)],
+            [*_literal("AIza"), (_KEY, 35, 35)],
+            [*_literal("xox"), ("abprs", 1, 1), ("-", 1, 1), (r"A-Za-z0-9\-", 20, 200)],
+            [*_literal("hf_"), (_PLAIN_KEY, 30, 60)],
+            [*_literal("glpat-"), (_KEY, 20, 60)],
+            [*_literal("nvapi-"), (_KEY, 40, 100)],
+            [*_literal("npm_"), (_PLAIN_KEY, 36, 36)],
+            [*_literal("eyJ"), (_KEY, 8, 200), *_literal(".eyJ"), (_KEY, 8, 400), (".", 1, 1), (_KEY, 8, 200)],
+        ],
+        after="",  # of a longer one, as much as is known to be a key
+    ),
+}  # fmt: skip
+
+
+def longest(kind: str) -> int:
+    """Characters that a match of this kind has at most: the bound of what is held for it."""
+    return max(sum(most for _, _, most in sequence) for sequence in KINDS[kind].sequences)
+
+
+def _whole(sequence: Sequence) -> str:
+    return "".join(f"[{characters}]{{{low},{high}}}" for characters, low, high in sequence)
+
+
+def _beginning(sequence: Sequence) -> str:
+    """The sequence, or as much of it as there is, up to the end of the text."""
+    (characters, low, high), *rest = sequence
+    open_end = rf"[{characters}]{{0,{high}}}\Z"
+    return rf"(?:{open_end}|[{characters}]{{{low},{high}}}{_beginning(rest)})" if rest else open_end
+
+
+class _Compiled(NamedTuple):
+    whole: re.Pattern[str]
+    beginning: re.Pattern[str]
+    check: Callable[[str], bool]
+
+
+def _compiled(kind: Kind) -> _Compiled:
+    whole = "|".join(map(_whole, kind.sequences))
+    beginning = "|".join(map(_beginning, kind.sequences))
+    return _Compiled(
+        re.compile(f"{kind.before}(?:{whole}){kind.after}"),
+        re.compile(f"{kind.before}(?!\\Z)(?:{beginning})"),
+        kind.check,
+    )
+
+
+_COMPILED = {name: _compiled(kind) for name, kind in KINDS.items()}
+
+
+class _Folded(dict[str, str]):
+    """What a character is here: full-width ones are ASCII, invisible ones nothing. Filled as they come."""
+
+    def __missing__(self, character: str) -> str:
+        if len(self) > 5000:
+            self.clear()
+        folded = unicodedata.normalize("NFKC", character)
+        if unicodedata.category(character) in ("Cf", "Mn", "Me"):
+            folded = ""
+        elif len(folded) != 1 or not folded.isascii():
+            folded = "\n"
+        self[character] = folded
+        return folded
+
+
+_FOLDED = _Folded()
+
+
+class PiiMatcher:
+    """One stream's undecided tail. The same interface as WordMatcher's."""
+
+    __slots__ = ("_at", "_from", "_invisible", "_kinds", "_text", "_treatments", "position")
+
+    def __init__(self, kinds: Mapping[str, int], treatments: list[Treatment]) -> None:
+        """`kinds`: the number of each wanted kind's category."""
+        self._kinds = [(_COMPILED[name], number) for name, number in kinds.items()]
+        self._treatments = treatments
+        self.position = 0
+        self._text = ""  # folded: one character of context, then what is undecided
+        self._at: list[int] = []  # the raw position of each of its characters
+        self._from = [0] * len(self._kinds)  # where in it each kind goes on
+        self._invisible = 0  # in a row
+
+    def feed(self, chunk: str) -> list[Match]:
+        """The matches that are decided with `chunk`. Stops behind the character that decides a terminating one."""
+        if not any(self._treatments[number].action == "terminate" for _, number in self._kinds):
+            self._take(chunk)
+            return self._decide(at_end=False)
+        decided: list[Match] = []
+        for character in chunk:
+            self._take(character)
+            decided += self._decide(at_end=False)
+            if any(self._treatments[match.category].action == "terminate" for match in decided):
+                break
+        return decided
+
+    def finish(self) -> list[Match]:
+        """The matches that are decided by the end of the text."""
+        return self._decide(at_end=True)
+
+    def undecided(self) -> tuple[int, int]:
+        """As WordMatcher.undecided."""
+        hide = span = self.position
+        for (_, number), begin in zip(self._kinds, self._from, strict=True):
+            if begin < len(self._text):
+                treatment = self._treatments[number]
+                hide = min(hide, self._at[begin]) if treatment.hides else hide
+                span = min(span, self._at[begin]) if treatment.spans else span
+        return hide, span
+
+    def snapshot(self) -> tuple[object, ...]:
+        """The state, to `restore` it."""
+        return self._text, self._at, self._from, self._invisible, self.position
+
+    def restore(self, state: tuple[object, ...]) -> None:
+        names = ("_text", "_at", "_from", "_invisible", "position")
+        for name, value in zip(names, state, strict=True):
+            setattr(self, name, value)
+
+    def _take(self, chunk: str) -> None:
+        if chunk.isascii():
+            self._text += chunk
+            self._at = [*self._at, *range(self.position, self.position + len(chunk))]
+            self._invisible = 0 if chunk else self._invisible
+            self.position += len(chunk)
+            return
+        text, at = [], []
+        for character in chunk:
+            folded = _FOLDED[character] if not character.isascii() else character
+            self._invisible = 0 if folded else self._invisible + 1
+            if self._invisible > _MAX_INVISIBLE:
+                folded = "\n"
+            if folded:
+                text.append(folded)
+                at.append(self.position)
+            self.position += 1
+        self._text += "".join(text)
+        self._at = [*self._at, *at]
+
+    def _decide(self, *, at_end: bool) -> list[Match]:
+        text, at = self._text, self._at
+        decided: list[Match] = []
+        self._from = list(self._from)
+        for number, (kind, category) in enumerate(self._kinds):
+            begin = self._from[number]
+            while True:
+                open_at = len(text)
+                if not at_end and (opened := kind.beginning.search(text, begin)):
+                    open_at = opened.start()
+                found = self._next(kind, text, begin)
+                if found is None or found[0] >= open_at:
+                    break
+                decided.append(Match(at[found[0]], at[found[1] - 1] + 1, category))
+                begin = found[1]
+            self._from[number] = open_at
+        self._trim()
+        return decided
+
+    @staticmethod
+    def _next(kind: _Compiled, text: str, begin: int) -> tuple[int, int] | None:
+        while match := kind.whole.search(text, begin):
+            if kind.check(match[0]):
+                return match.span()
+            begin = match.start() + 1
+        return None
+
+    def _trim(self) -> None:
+        keep = max(0, min(self._from, default=0) - 1)
+        if keep:
+            self._text, self._at = self._text[keep:], self._at[keep:]
+            self._from = [begin - keep for begin in self._from]

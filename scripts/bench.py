@@ -1,0 +1,24 @@
+"""Measures what this repository is for, as ratios within one run.
+
+python -m scripts.bench router      the router against the bare engine and the engine's library
+python -m scripts.bench router --help
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+BENCHES = {"router": "scripts.bench_router"}
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or arguments[0] not in BENCHES:
+        print(__doc__, file=sys.stderr)
+        return 0 if arguments in (["-h"], ["--help"]) else 2
+    status: int = importlib.import_module(BENCHES[arguments[0]]).main(arguments[1:])
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

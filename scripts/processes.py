@@ -1,0 +1,58 @@
+"""CPU time and memory of a server's processes, from /proc."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+ENGINE_PROCESS = "engine"
+
+
+def tree(pid: int) -> Iterator[int]:
+    """The process and all below it."""
+    yield pid
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = [int(child) for child in task.read_text().split()]
+        except OSError:
+            continue
+        for child in children:
+            yield from tree(child)
+
+
+def role(pid: int) -> str:
+    """The model that a stub serves, "engine" for the process that computes, "tritonserver" for the server."""
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    if "engines.worker" in words:
+        return ENGINE_PROCESS
+    for word in words:
+        if word.endswith("/1/model.py"):
+            return Path(word).parent.parent.name
+    return Path(words[0]).name
+
+
+def cpu_seconds(pid: int) -> dict[str, float]:
+    """User and system time so far, by role, of the process and all below it."""
+    seconds: dict[str, float] = defaultdict(float)
+    for each in tree(pid):
+        try:
+            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+            seconds[role(each)] += (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+        except OSError:
+            continue
+    return dict(seconds)
+
+
+def memory_bytes(pid: int) -> dict[str, list[int]]:
+    """Proportional set size (a shared page counts as its share) of each process, by role."""
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for each in tree(pid):
+        try:
+            text = Path(f"/proc/{each}/smaps_rollup").read_text()
+            sizes[role(each)].append(int(text.partition("\nPss:")[2].split()[0]) * 1024)
+        except (OSError, IndexError):
+            continue
+    return dict(sizes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,8 +29,10 @@ class Models(Protocol):
     def call(self, model: str, tensors: Tensors, outputs: Sequence[str]) -> Tensors:
         """The one response of a model that is not decoupled."""
 
-    def stream(self, model: str, tensors: Tensors, outputs: Sequence[str], request_id: str) -> Iterator[Tensors]:
-        """A generator of each response in turn. Closing it waits for the engine's end: stop the request first."""
+    def stream(
+        self, model: str, tensors: Tensors, outputs: Sequence[str], request_id: str
+    ) -> Generator[Tensors, None, None]:
+        """Each response in turn. Closing it waits for the engine's end: stop the request first."""
 
     def stop(self, model: str, request_id: str) -> None:
         """Ends the stream of that id; no error if there is none."""
@@ -46,7 +48,7 @@ class EngineStream(Iterator[Tensors]):
         self._encoded = encoded
         self._outputs = ["output_ids", "sequence_length", *sorted(request.outputs.intersection(LOG_PROBS))]
         self._first: Tensors | None = None
-        self._rest: Iterator[Tensors] = iter(())
+        self._rest: Generator[Tensors, None, None] | None = None  # None: not begun, or ended.
 
     def start(self, prompt: Prompt) -> Decision:
         """Waits for the first response. Raises the engine's error if no fallback is left."""
@@ -84,26 +86,28 @@ class EngineStream(Iterator[Tensors]):
 
     def _guarded_next(self) -> Tensors | None:
         """None at the end; an engine's CANCELLED after the watch has stopped it is an end too."""
+        response = None
         try:
-            return next(self._rest, None)
+            if self._rest is not None:
+                response = next(self._rest, None)
         except RouterError:
             if self._watch.outcome is None:
                 raise
-            return None
-
-    def stop(self) -> None:
-        """Ends the engine's request. The answer is complete without it, so a failure is only logged."""
-        if self._watch.stop_engine is not None:
-            try:
-                self._watch.stop_engine()
-            except RouterError as error:
-                logging.warning(f"request id={self._request.id or '-'}: the engine could not be stopped: {error}")
+        finally:
+            if response is None:
+                self._rest = None
+        return response
 
     def close(self) -> None:
-        """Waits until the engine has ended its stream."""
-        close = getattr(self._rest, "close", None)
-        if close is not None:
-            close()
+        """Stops an engine that still runs and waits for its end. The answer is complete: a failure is only logged."""
+        if self._rest is None:
+            return
+        try:
+            if self._watch.stop_engine is not None:
+                self._watch.stop_engine()
+        except RouterError as error:
+            logging.warning(f"request id={self._request.id or '-'}: the engine could not be stopped: {error}")
+        self._rest.close()
 
 
 def _engine_tensors(request: Request, encoded: Tensors) -> Tensors:

@@ -60,7 +60,7 @@ class Engines:
     def decoder(self, model: str) -> Decoder:
         """A new stream's decoder: from the byte table, or by calls where the tokenizer can't be put into one."""
         table = self._table(model)
-        if table.supported:
+        if table.is_supported:
             return table.decoder()
         return token_bytes.WindowDecoder(lambda ids: self._decode(model, ids))
 

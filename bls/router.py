@@ -91,8 +91,6 @@ class Router:
                 yield text.take()
         text.finish()
         entry.finish = _finish_reason(request, watch, entry, text)
-        if text.stopped_by is not None:
-            stream.stop()
         yield replace(text.take(), finish_reason=entry.finish)
 
     def _encode_for_each(self, request: Request) -> dict[str, Tensors]:

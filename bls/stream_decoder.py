@@ -25,8 +25,8 @@ class WindowDecoder(StreamDecoder):
     """For a tokenizer that no table can stand for: `decode` gives the text of the last tokens with and without the new
     ones, and the new text is the difference. The work per push doesn't grow with the answer.
 
-    It equals the whole decode where a token's text depends on the piece before it only; of Hugging Face's and
-    SentencePiece's decoders that is all but broken runs of byte tokens.
+    Joined, its pieces are the whole decode of any ids whose text holds no U+FFFD; of broken bytes it may show another
+    number of them than the whole decode.
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:

@@ -65,7 +65,7 @@ class Tokenizer(ABC):
         """The ids by which an engine may write `word`: none for "", two where a tokenizer puts a space before a text,
         since amid other text the word may stand with or without it."""
         spellings: list[list[int]] = []
-        for ids in (_after_newline(lambda text: self.encode(text, False), word), self.encode(word, False)):
+        for ids in (_amid_text(lambda text: self.encode(text, False), word), self.encode(word, False)):
             if ids and ids not in spellings:
                 spellings.append(ids)
         return spellings
@@ -83,7 +83,10 @@ class Tokenizer(ABC):
         return [token for token in ids if 0 <= token < self.vocab_size]
 
 
-def _after_newline(encode: Callable[[str], list[int]], word: str) -> list[int]:
-    before, whole = encode("\n"), encode("\n" + word)
-    # Where the newline merges with the word there is no such spelling.
-    return whole[len(before) :] if whole[: len(before)] == before else []
+def _amid_text(encode: Callable[[str], list[int]], word: str) -> list[int]:
+    """The ids of `word` after a character that it doesn't merge with."""
+    for character in "\n.":
+        before, whole = encode(character), encode(character + word)
+        if whole[: len(before)] == before:
+            return whole[len(before) :]
+    return []

@@ -13,20 +13,21 @@ import fcntl
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from scripts import children, interpreter, preflight
+from scripts import interpreter, preflight
 from scripts.interruption import Interrupted, interruptible
-from scripts.pip_output import last_line, pip_reason, pip_status
 from scripts.preflight import Refused
 from scripts.progress import Progress
+from scripts.step import StepFailed, run_step
+from scripts.step_output import engine_status, last_line, pip_reason, pip_status
 
 ROOT = Path(__file__).resolve().parent.parent
+REFUSED, SETUP_FAILED = 2, 5  # exit statuses, explained in scripts/serve.py
 TIERS = ("small", "large")
 LAYOUT = 1  # raised when what is made here changes, so that old set-ups are made anew
 VENV_DISK_MIB = 1024  # the packages (490 MB), and pip's downloads while it works
@@ -35,6 +36,9 @@ ENGINES_DISK_MIB = 512
 
 class SetupFailed(Exception):
     """A step failed; the message is one line, the rest is in the log."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"set-up failed: {reason}")
 
 
 class Environment:
@@ -95,14 +99,22 @@ class Environment:
 
         Raises Refused or SetupFailed.
         """
-        with _locked(self.root / ".venv.use.lock") as use:
-            with _locked(self.root / ".venv.setup.lock") as setup:
-                if not _try_lock(setup, fcntl.LOCK_EX):
-                    progress.say("another set-up of this folder is running; waiting for it")
-                    fcntl.flock(setup, fcntl.LOCK_EX)
-                self._make_what_is_missing(use, progress, dev)
-                fcntl.flock(use, fcntl.LOCK_SH)
+        with ExitStack() as stack:
+            try:
+                self._ensure(stack, progress, dev)
+            except OSError as error:
+                raise SetupFailed(f"{error.strerror or error}: {error.filename or self.root}") from None
             yield
+
+    def _ensure(self, stack: ExitStack, progress: Progress, dev: bool) -> None:
+        """`stack` gets the lock that says that the packages are in use."""
+        use = stack.enter_context((self.root / ".venv.use.lock").open("ab"))
+        with (self.root / ".venv.setup.lock").open("ab") as setup:
+            if not _try_lock(setup, fcntl.LOCK_EX):
+                progress.say("another set-up of this folder is running; waiting for it")
+                fcntl.flock(setup, fcntl.LOCK_EX)
+            self._make_what_is_missing(use, progress, dev)
+            fcntl.flock(use, fcntl.LOCK_SH)
 
     def _make_what_is_missing(self, use: IO[bytes], progress: Progress, dev: bool) -> None:
         steps: list[Callable[[Progress], None]] = []
@@ -128,7 +140,7 @@ class Environment:
         (self.venv / "complete").unlink(missing_ok=True)
         progress.step("set-up, .venv", "a virtual environment")
         base = getattr(sys, "_base_executable", sys.executable)  # never .venv's own, which goes away
-        self._run([base, "-m", "venv", "--clear", str(self.venv)], progress, _nothing)
+        self._run([base, "-m", "venv", "--clear", str(self.venv)], progress, lambda line: None)
         progress.done()
 
     def _install(self, progress: Progress) -> None:
@@ -156,7 +168,7 @@ class Environment:
         elsewhere = {"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIREMENT", "PIP_CONSTRAINT"}
         env = {name: value for name, value in self.variables().items() if name not in elsewhere}
         env.update(TMPDIR=str(temporary), PIP_USER="0", PYTHONPATH="")
-        self._run(command, progress, pip_status, env, pip_reason)
+        self._run(command, progress, pip_status, pip_reason, env)
         shutil.rmtree(temporary, ignore_errors=True)
         progress.done()
 
@@ -181,7 +193,7 @@ class Environment:
         """Runs scripts/build_engines for one tier."""
         progress.step(f"set-up, engine {tier}", "weights and tokenizer, 100 MB")
         command = [str(self.python), "-m", "scripts.build_engines", tier]
-        self._run(command, progress, _shortened, reason=last_line)
+        self._run(command, progress, engine_status)
         progress.done()
 
     def _run(
@@ -189,24 +201,13 @@ class Environment:
         command: list[str],
         progress: Progress,
         status: Callable[[str], str | None],
+        reason: Callable[[list[str]], str] = last_line,
         env: dict[str, str] | None = None,
-        reason: Callable[[list[str]], str] | None = None,
     ) -> None:
-        """Runs a step; its output goes to the log, and what `status` makes of each line to the person."""
-        lines: list[str] = []
-        with self.log.open("ab") as log:
-            log.write(f"$ {' '.join(command)}\n".encode())
-            log.flush()
-            child = children.start(command, env or self.variables(), self.root, subprocess.PIPE)
-            with children.killed_on_error(child):
-                for line in children.lines(child, tick_s=1.0):
-                    if line is not None:
-                        log.write(line.encode() + b"\n")
-                        lines.append(line)
-                    progress.status(None if line is None else status(line))
-        if child.returncode:
-            why = (reason or last_line)(lines)
-            raise SetupFailed(f"{why} (all of it: {os.path.relpath(self.log)})")
+        try:
+            run_step(command, env or self.variables(), self.root, self.log, progress, status)
+        except StepFailed as failed:
+            raise SetupFailed(f"{reason(failed.lines)} (all of it: {os.path.relpath(self.log)})") from None
 
     def _stamp(self, name: str) -> tuple[Path, str]:
         """A stamp's file and what it holds if it is right."""
@@ -219,23 +220,8 @@ def _engine_step(environment: Environment, tier: str) -> Callable[[Progress], No
     return lambda progress: environment.build_engine(tier, progress)
 
 
-def _shortened(line: str) -> str | None:
-    return line.strip()[:100] or None
-
-
-def _nothing(line: str) -> str | None:
-    return None
-
-
 def _write(path: Path, text: str) -> None:
     path.write_text(text)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[IO[bytes]]:
-    """A file to lock; leaving the block lets go of the lock."""
-    with path.open("ab") as file:
-        yield file
 
 
 def _try_lock(file: IO[bytes], kind: int) -> bool:
@@ -246,23 +232,26 @@ def _try_lock(file: IO[bytes], kind: int) -> bool:
     return True
 
 
+def explain(reason: Refused | SetupFailed | Interrupted, progress: Progress) -> int:
+    """Says in one line why nothing was started; returns the exit status."""
+    if isinstance(reason, Interrupted):
+        progress.say("interrupted; the next start takes the set-up up again")
+        return reason.exit_code
+    progress.say(f"error: {reason}")
+    return REFUSED if isinstance(reason, Refused) else SETUP_FAILED
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/install", description="Sets everything up and starts nothing.")
     parser.add_argument("--dev", action="store_true", help="what the checks and tests need too")
     options = parser.parse_args()
     interruptible()
+    progress = Progress()
     try:
-        with Environment().ensured(Progress(), options.dev):
+        with Environment().ensured(progress, options.dev):
             return 0
-    except Refused as refusal:
-        print(f"error: {refusal}", file=sys.stderr)
-        return 2
-    except (SetupFailed, OSError) as error:
-        print(f"error: set-up failed: {error}", file=sys.stderr)
-        return 5
-    except Interrupted as interruption:
-        print("\nset-up interrupted; the next start takes it up again", file=sys.stderr)
-        return interruption.exit_code
+    except (Refused, SetupFailed, Interrupted) as reason:
+        return explain(reason, progress)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,11 @@ if [ -z "$PYTHON" ] && [ -f "$root/.venv/complete" ] && [ -x "$root/.venv/bin/py
 fi
 refusal=
 for python in ${PYTHON:-python3 python3.12 python3.11 python3.10}; do
-  reason=$("$python" "$root/scripts/interpreter.py" 2>&1) && return 0
+  if ! command -v "$python" >/dev/null; then
+    reason="there is no such program; Python 3.10, 3.11 or 3.12 is needed"
+  elif reason=$("$python" "$root/scripts/interpreter.py" 2>&1); then
+    return 0
+  fi
   [ -n "$refusal" ] || refusal="$python: $reason"
 done
 echo "error: $refusal" >&2

@@ -24,7 +24,8 @@ class Progress:
         """Begins a step; `brings` is what the person waits for."""
         self._title, self._shown, self._shown_at = title, "", 0.0
         self._started = time.monotonic()
-        self.status(brings)
+        if brings or self._rewrites:
+            self.status(brings)
 
     def status(self, text: str | None = None) -> None:
         """Says what the step is at, None for no news; called at least once a second so that the clock moves."""

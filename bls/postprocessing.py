@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from bls.errors import BadRequest
-from bls.preprocessing import DEFAULT_TIER, Tensors, Tier, read_text
+from bls.tiers import DEFAULT_TIER, Tier, read_text, tier_named
+
+Tensors = Mapping[str, np.ndarray[Any, Any]]
 
 
 class Postprocessor:
@@ -37,10 +39,7 @@ class Postprocessor:
         return {"OUTPUT": texts} if "OUTPUT" in requested else {}
 
     def _tier(self, inputs: Tensors, row: int) -> Tier:
-        name = read_text(_element(inputs, "TIER", row, DEFAULT_TIER), "TIER")
-        if name not in self._tiers:
-            raise BadRequest(f"TIER is {name[:40]!r}; it must be one of {', '.join(self._tiers)}")
-        return self._tiers[name]
+        return tier_named(self._tiers, read_text(_element(inputs, "TIER", row, DEFAULT_TIER), "TIER"))
 
     def _skips(self, inputs: Tensors, row: int) -> bool:
         return bool(_element(inputs, "SKIP_SPECIAL_TOKENS", row, self._skips_special))

@@ -7,43 +7,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bls import manifest as manifests
-from bls import token_bytes_build, tokenizer
+from bls import token_bytes_build
 from bls.chat_template import Chat, read_messages
 from bls.errors import BadRequest
-from bls.manifest import Manifest
+from bls.tiers import DEFAULT_TIER, Tier, read_text, tier_named
 from bls.tokenizer_base import Tokenizer
-
-TIERS = ("small", "large")
-DEFAULT_TIER = "large"
 
 Array = np.ndarray[Any, Any]
 Tensors = Mapping[str, Array]
 Words = list[list[int]]
-
-
-@dataclass(frozen=True)
-class Tier:
-    """One engine's tokenizer."""
-
-    manifest: Manifest
-    tokenizer: Tokenizer
-
-
-def load_tiers(model_repository: Path) -> dict[str, Tier]:
-    """Each tier's tokenizer, loaded once where they are the same. Raises BadManifest, BadTokenizer."""
-    found = {tier: manifests.load(manifests.built_folder(model_repository, tier)) for tier in TIERS}
-    loaded: dict[str, Tokenizer] = {}
-    for manifest in found.values():
-        if manifest.tokenizer.sha256 not in loaded:
-            loaded[manifest.tokenizer.sha256] = tokenizer.load(manifest)
-    return {tier: Tier(manifest, loaded[manifest.tokenizer.sha256]) for tier, manifest in found.items()}
 
 
 def ensure_tables(tiers: Mapping[str, Tier]) -> None:
@@ -73,9 +49,7 @@ class Preprocessor:
         return {name: array for name in requested if (array := _OUTPUTS[name](call)) is not None}
 
     def tier(self, name: str) -> Tier:
-        if name not in self._tiers:
-            raise BadRequest(f"TIER is {name[:40]!r}; it must be one of {', '.join(self._tiers)}")
-        return self._tiers[name]
+        return tier_named(self._tiers, name)
 
     def chat(self, tier: str) -> Chat:
         return self._chats[tier]
@@ -197,16 +171,6 @@ _OUTPUTS: dict[str, Callable[[_Call], Array | None]] = {
     "OUT_PAD_ID": _Call.pad_ids,
     "OUT_PROMPT_TABLE_EXTRA_IDS": _Call.prompt_table_extra_ids,
 }
-
-
-def read_text(value: Any, name: str) -> str:
-    """A string tensor's element. Raises BadRequest if it isn't UTF-8."""
-    if isinstance(value, str):
-        return value
-    try:
-        return str(value, "utf-8")
-    except UnicodeDecodeError as error:
-        raise BadRequest(f"{name} is not valid UTF-8 (byte {error.start})") from None
 
 
 def padded(rows: Sequence[Sequence[int]], pad_ids: Array) -> Array:

@@ -26,13 +26,14 @@ MESSAGES = {
 }
 # One template a trait that models' templates have.
 TEMPLATES = {
-    "bos_and_loop": "{{ bos_token }}{% for m in messages %}<{{ m['role'] }}>{{ m.content | trim }}{{ eos_token }}{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}",
+    "bos_and_loop": "{{ bos_token }}{% for m in messages %}<{{ m['role'] }}>{{ m.content | trim }}{{ eos_token }}"
+    "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
     "blocks_are_trimmed": "{%- for m in messages %}\n    {%- if m.role == 'user' %}\nU: {{ m.content }}\n"
     "    {% else %}\nO: {{ m.content }}\n    {% endif %}\n{% endfor %}\n  {# a comment #}\nA:",
     "raises": "{% for m in messages %}{% if m.role not in ['user', 'assistant', 'system'] %}"
     "{{ raise_exception('Unknown role: ' + m.role) }}{% endif %}{{ m.content }}{% endfor %}",
-    "to_json": "{{ messages | tojson }}|{{ messages[0] | tojson(indent=2) }}|{{ messages[0] | tojson(sort_keys=true) }}",
+    "to_json": "{{ messages | tojson }}|{{ messages[0] | tojson(indent=2) }}|"
+    "{{ messages[0] | tojson(sort_keys=true) }}",
     "namespace_and_loop_controls": "{% set ns = namespace(n=0) %}{% for m in messages %}{% if m.role == 'system' %}"
     "{% continue %}{% endif %}{% set ns.n = ns.n + 1 %}{{ ns.n }}:{{ m.content }};"
     "{% if ns.n == 2 %}{% break %}{% endif %}{% endfor %}",

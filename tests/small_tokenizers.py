@@ -28,10 +28,13 @@ CORPUS = [
 
 # What users send: scripts, emoji of several code points, code, white space, special tokens, broken-looking text.
 SNIPPETS = [
-    "The quick", " brown fox", "你好", "世界", "𠮷野家", "🙂", "👨‍👩‍👧‍👦", "👍🏽", "🇫🇷", "  ", "      ", "\n", "\n\n", "\t", "\r\n",
+    "The quick", " brown fox", "你好", "世界", "𠮷野家", "🙂", "👨‍👩‍👧‍👦", "👍🏽", "🇫🇷",
+    "  ", "      ", "\n", "\n\n", "\t", "\r\n",
     "def f(x):\n    return x + 1", "1234567890", "3.14", "don't", "I'LL", "é", "e\u0301", "«»", "http://a.b/c?d=1&e=2",
-    "\u00a0", "\u3000", "ß", "Ωμέγα", "ひらがな", "한국어", "हिन्दी", "עברית", "...", "```", "#", "_", "A" * 30, " " * 17,
-    "\u200b", "\x00", "\x7f", "½", "²", "٣", "\ufffd", "</s>", "<s>", "<|im_end|>", "<|im_start|>user\n", "<|endoftext|>",
+    "\u00a0", "\u3000", "ß", "Ωμέγα", "ひらがな", "한국어", "हिन्दी", "עברית", "...", "```", "#", "_",
+    "A" * 30, " " * 17,
+    "\u200b", "\x00", "\x7f", "½", "²", "٣", "\ufffd", "</s>", "<s>",
+    "<|im_end|>", "<|im_start|>user\n", "<|endoftext|>",
 ]  # fmt: skip
 
 SPECIAL = ["<|end|>", "<|begin|>"]
@@ -62,9 +65,7 @@ def llama_like() -> FastTokenizer:
     names = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *model["vocab"]]
     merges = [tuple(merge) for merge in model["merges"]]
     vocabulary = {name: index for index, name in enumerate(names)}
-    core = tokenizers.Tokenizer(
-        models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
-    )
+    core = tokenizers.Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     core.normalizer = trained.normalizer
     core.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 1)])
     core.decoder = decoders.Sequence(

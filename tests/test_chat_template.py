@@ -117,11 +117,15 @@ def test_no_message_can_write_a_special_token(field):
     special = [token for token in ids if token in tokenizer.special_ids.values()]
     assert tokenizer.decode(special, skip_special_tokens=False) == "<|begin|><|end|><|begin|>"
     written = f"<|begin|>{message['role']}\n{message['content']}<|end|>"
-    assert tokenizer.decode(ids, skip_special_tokens=False) == written + "<|begin|>assistant"  # Jinja drops a last newline.
+    assert (
+        tokenizer.decode(ids, skip_special_tokens=False) == written + "<|begin|>assistant"
+    )  # Jinja drops a last newline.
 
 
 @settings(max_examples=200, deadline=None)
-@given(content=st.lists(st.sampled_from([*small_tokenizers.SNIPPETS, *small_tokenizers.SPECIAL, "\ufdd0"])).map("".join))
+@given(
+    content=st.lists(st.sampled_from([*small_tokenizers.SNIPPETS, *small_tokenizers.SPECIAL, "\ufdd0"])).map("".join)
+)
 def test_a_message_reaches_the_model_letter_by_letter_whatever_is_in_it(content):
     for chat, tokenizer in (
         (byte_level_chat(), small_tokenizers.byte_level()),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from bls import preprocessing, triton_io
+from bls import triton_io
 from bls.contract import POSTPROCESSING_CONTRACT
 from bls.postprocessing import Postprocessor
+from bls.tiers import load_tiers
 
 
 class TritonPythonModel:
     def initialize(self, args):
         triton_io.log_to_triton()
-        tiers = preprocessing.load_tiers(triton_io.repository(args))
+        tiers = load_tiers(triton_io.repository(args))
         skips = triton_io.parameters(args)["skip_special_tokens"] == "true"
         self._postprocessor = Postprocessor(tiers, skip_special_tokens=skips)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bls import preprocessing, triton_io
 from bls.contract import PREPROCESSING_CONTRACT
+from bls.tiers import load_tiers
 
 
 class TritonPythonModel:
     def initialize(self, args):
         triton_io.log_to_triton()
         parameters = triton_io.parameters(args)
-        tiers = preprocessing.load_tiers(triton_io.repository(args))
+        tiers = load_tiers(triton_io.repository(args))
         preprocessing.ensure_tables(tiers)
         self._preprocessor = preprocessing.Preprocessor(
             tiers,

@@ -1,0 +1,52 @@
+"""The engines' tokenizers, as the models `preprocessing` and `postprocessing` load them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bls import manifest as manifests
+from bls import tokenizer
+from bls.errors import BadRequest
+from bls.manifest import Manifest
+from bls.tokenizer_base import Tokenizer
+
+TIERS = ("small", "large")
+DEFAULT_TIER = "large"
+
+
+@dataclass(frozen=True)
+class Tier:
+    """One engine, as far as ids and text go."""
+
+    manifest: Manifest
+    tokenizer: Tokenizer
+
+
+def load_tiers(model_repository: Path) -> dict[str, Tier]:
+    """Each tier's tokenizer, loaded once where they are the same. Raises BadManifest, BadTokenizer."""
+    found = {tier: manifests.load(manifests.built_folder(model_repository, tier)) for tier in TIERS}
+    loaded: dict[str, Tokenizer] = {}
+    for manifest in found.values():
+        if manifest.tokenizer.sha256 not in loaded:
+            loaded[manifest.tokenizer.sha256] = tokenizer.load(manifest)
+    return {tier: Tier(manifest, loaded[manifest.tokenizer.sha256]) for tier, manifest in found.items()}
+
+
+def tier_named(tiers: Mapping[str, Tier], name: str) -> Tier:
+    """Raises BadRequest that names those there are."""
+    if name not in tiers:
+        raise BadRequest(f"TIER is {name[:40]!r}; it must be one of {', '.join(tiers)}")
+    return tiers[name]
+
+
+def read_text(value: Any, name: str) -> str:
+    """An element of the string tensor `name`. Raises BadRequest if it isn't UTF-8."""
+    if isinstance(value, str):
+        return value
+    try:
+        return str(value, "utf-8")
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"{name} is not valid UTF-8 (byte {error.start})") from None

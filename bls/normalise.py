@@ -1,4 +1,4 @@
-"""What a character stands for when words are compared: a full-width F and a circled f are f, a zero-width space is none.
+"""What a character stands for when words are compared: a full-width F or a circled f is f, a zero-width space is none.
 
 It works on one character at a time, on purpose: the result then never depends on how a text was cut into chunks. Only
 the compiler of word lists reads these tables (bls/data/, from Unicode, OpenCC and others by scripts/build_tables.py);
@@ -8,7 +8,7 @@ what they say about every character goes into the compiled file, so all processe
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,6 +75,7 @@ class Normaliser:
                 gap = False
         return "".join(symbols)
 
+    @cached_property
     def changed(self) -> set[str]:
         """Every character that is not a plain letter standing for itself."""
         tables = _tables()
@@ -134,6 +135,12 @@ def spellings(word: str, normaliser: Normaliser) -> set[str]:
     if normaliser.folding.case and not word.isascii():
         cased |= {word.lower(), word.upper(), word.title()}
     return {normaliser.word(form) for form in cased} - {""}
+
+
+@cache
+def normaliser(folding: Folding) -> Normaliser:
+    """The one of this folding; what it has worked out is kept."""
+    return Normaliser(folding)
 
 
 class _Tables(NamedTuple):

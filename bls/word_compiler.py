@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bls import pinyin, word_table, word_trie
-from bls.normalise import INVISIBLE, SEPARATOR, SOFT, Folding, Normaliser, is_cjk, spellings
+from bls.normalise import INVISIBLE, SEPARATOR, SOFT, Folding, Normaliser, is_cjk, normaliser, spellings
 from bls.word_list import Category, Word, WordLists, read
 from bls.word_table import ALLOW, Treatment
-
-_KINDS = {SEPARATOR: word_table.SEPARATOR, INVISIBLE: word_table.INVISIBLE}
 
 
 @dataclass(frozen=True)
@@ -73,21 +72,21 @@ def _manner(category: Category) -> _Manner:
 
 
 def _entries(lists: WordLists, categories: list[Category], manner: _Manner) -> _Entries:
-    normaliser = Normaliser(manner.folding)
+    folded = normaliser(manner.folding)
     entries = _Entries()
     for number, category in enumerate(categories):
         if _manner(category) == manner:
             for word in lists.deny[category.name]:
-                for symbols in _forms(word, category, normaliser):
+                for symbols in _forms(word, category, folded):
                     _add(entries, symbols, number, word, category.whole_words)
     for word in lists.allow:
-        for symbols in spellings(word.text, normaliser):
+        for symbols in spellings(word.text, folded):
             entries.ends[symbols, word_trie.ANYWHERE].add((ALLOW, False))
     return entries
 
 
-def _forms(word: Word, category: Category, normaliser: Normaliser) -> Iterator[str]:
-    for symbols in spellings(word.text, normaliser):
+def _forms(word: Word, category: Category, folded: Normaliser) -> Iterator[str]:
+    for symbols in spellings(word.text, folded):
         yield symbols
         if category.pinyin != "off" and any(map(is_cjk, symbols)):
             yield from pinyin.variants(symbols, entire=category.pinyin == "full")
@@ -113,7 +112,7 @@ def _lexicon(manner: _Manner, entries: _Entries, treatments: list[Treatment], ar
         bits[at] = _bits(ends, treatments)
     roots = np.fromiter((root for _, root in keys), np.int32, len(keys))
     trie = word_trie.build(words, roots, numbers, bits, alphabet)
-    pages, blocks, several = _characters(Normaliser(manner.folding), alphabet)
+    pages, blocks, several = _characters(normaliser(manner.folding), alphabet)
 
     named = {"base": trie.base, "check": trie.check, "info": trie.info, "pages": pages, "blocks": blocks}
     places = {}
@@ -141,25 +140,46 @@ def _bits(ends: tuple[tuple[int, bool], ...], treatments: list[Treatment]) -> in
     return bits
 
 
-def _characters(normaliser: Normaliser, alphabet: word_trie.Alphabet) -> tuple[Any, Any, list[list[int]]]:
+def _characters(folded: Normaliser, alphabet: word_trie.Alphabet) -> tuple[Any, Any, list[list[int]]]:
     """What each of Unicode's 1.1 million points is: blocks of 256 entries, each different block once."""
-    entries = np.zeros(0x110000, np.int32)
+    blank = _without_words(folded.folding)
+    entries = blank.entries.copy()
     for symbol, code in alphabet.codes.items():
-        entries[ord(symbol)] = code
+        if symbol in blank.sources:
+            entries[blank.sources[symbol]] |= code
+        if folded.of(symbol).symbols == symbol:
+            entries[ord(symbol)] |= code
     several: list[list[int]] = []
-    for character in normaliser.changed():
-        kind, symbols = normaliser.of(character)
+    for character, symbols in blank.several:
         codes = [alphabet.codes.get(symbol, 0) for symbol in symbols]
-        if kind in _KINDS:
-            entry = _KINDS[kind]
-        elif kind == SOFT:
-            entry = word_table.SOFT | codes[0]
-        elif len(codes) == 1 or not any(codes):
-            entry = codes[0]
-        else:
-            entry = word_table.SEVERAL | len(several)
+        if any(codes):
+            entries[ord(character)] = word_table.SEVERAL | len(several)
             several.append(codes)
-        entries[ord(character)] = entry
     distinct: dict[bytes, int] = {}
     pages = [distinct.setdefault(block.tobytes(), len(distinct)) for block in entries.reshape(-1, 256)]
     return np.array(pages, np.int32), np.frombuffer(b"".join(distinct), np.int32), several
+
+
+class _Blank(NamedTuple):
+    """Every character under one folding, before there are words."""
+
+    entries: npt.NDArray[np.int32]  # only the kinds
+    sources: dict[str, npt.NDArray[np.int64]]  # symbol -> the other characters that become it
+    several: list[tuple[str, str]]  # characters that become several symbols
+
+
+@cache
+def _without_words(folding: Folding) -> _Blank:
+    folded = normaliser(folding)
+    kinds = {SEPARATOR: word_table.SEPARATOR, INVISIBLE: word_table.INVISIBLE, SOFT: word_table.SOFT}
+    entries = np.zeros(0x110000, np.int32)
+    sources: defaultdict[str, list[int]] = defaultdict(list)
+    several = []
+    for character in sorted(folded.changed):
+        kind, symbols = folded.of(character)
+        entries[ord(character)] = kinds.get(kind, 0)
+        if len(symbols) == 1 and symbols != character:
+            sources[symbols].append(ord(character))
+        elif len(symbols) > 1:
+            several.append((character, symbols))
+    return _Blank(entries, {symbol: np.array(points) for symbol, points in sources.items()}, several)

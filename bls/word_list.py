@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bls.normalise import FOLDINGS, Folding, Normaliser, spellings
+from bls.normalise import FOLDINGS, Folding, normaliser, spellings
 
 # Python has it since 3.11; a module by name, since a type checker of one version sees only one of the two.
 tomllib = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -122,18 +122,17 @@ def _words(path: Path, problems: list[Problem]) -> Iterator[Word]:
 
 def _check(lists: WordLists, problems: list[Problem]) -> None:
     """Words of which nothing is left, and words that are both denied and allowed."""
-    normalisers: dict[Folding, tuple[Normaliser, dict[str, Word]]] = {}
-    plain = Normaliser(Folding())
+    allowed_by: dict[Folding, dict[str, Word]] = {}
+    plain = normaliser(Folding())
     problems += [_nothing_left(word) for word in lists.allow if not plain.word(word.text)]
     for name, words in lists.deny.items():
         folding = lists.categories[name].folding
-        if folding not in normalisers:
-            normaliser = Normaliser(folding)
-            allowed = {spelling: word for word in lists.allow for spelling in spellings(word.text, normaliser)}
-            normalisers[folding] = normaliser, allowed
-        normaliser, allowed = normalisers[folding]
+        folded = normaliser(folding)
+        if folding not in allowed_by:
+            allowed_by[folding] = {form: word for word in lists.allow for form in spellings(word.text, folded)}
+        allowed = allowed_by[folding]
         for word in words:
-            if not (found := spellings(word.text, normaliser)):
+            if not (found := spellings(word.text, folded)):
                 problems.append(_nothing_left(word))
             elif other := next((allowed[spelling] for spelling in found if spelling in allowed), None):
                 message = f"{word.text!r} is also allowed, by {other.path}:{other.line}"

@@ -129,7 +129,8 @@ class WordMatcher:
         info = self._lexicon.info
         hide = span = self.position
         for items, hide_bits, span_bits in (
-            (self._live, HIDE_BELOW, SPAN_BELOW),
+            # Two more of its last letter would make a span longer.
+            (self._live, HIDE_BELOW, SPAN_BELOW | SPAN_HERE if self._lexicon.repeats else SPAN_BELOW),
             (self._over, HIDE_BELOW, SPAN_BELOW),
             (self._gapped, CJK_HIDE, SPAN_BELOW),
             (self._repeats, HIDE_BELOW | HIDE_HERE, SPAN_BELOW | SPAN_HERE),

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
-from bls.errors import BadRequest, Cancelled, EngineFailed, EngineUnavailable, RouterError
+from bls.errors import BadRequest, Busy, Cancelled, EngineFailed, EngineUnavailable, RouterError
 from engines.coalescer import Pace
 from engines.scheduler import Event, Statistics
 from engines.stream import Sender, Stream
@@ -47,7 +47,10 @@ class Periods:
 
 
 class Engine:
-    """`launch` starts a worker. `publish` gets its statistics every so often while busy, and once when idle."""
+    """`launch` starts a worker. `publish` gets its statistics every so often while busy, and once when idle.
+
+    Above `most_waiting` requests that don't compute yet the next one is refused; 0 means no limit, as in TensorRT-LLM.
+    """
 
     def __init__(
         self,
@@ -55,11 +58,13 @@ class Engine:
         pace: Pace,
         periods: Periods = Periods(),
         publish: Callable[[Statistics], None] = lambda statistics: None,
+        most_waiting: int = 0,
     ) -> None:
         self._launch = launch
         self._pace = pace
         self._periods = periods
         self._publish = publish
+        self._most_waiting = most_waiting
         self._lock = threading.Lock()  # Guards what follows, and the sending of commands.
         self._streams: dict[int, Stream] = {}
         self._keys = itertools.count()
@@ -76,14 +81,18 @@ class Engine:
         self._thread.start()
 
     def submit(self, request_id: str, request: EngineRequest, requested: frozenset[str], sender: Sender) -> None:
-        """Hands a request to the worker. Raises EngineUnavailable, or BadRequest if its id is running already."""
+        """Hands a request to the worker. Raises EngineUnavailable, Busy, or BadRequest if its id is running already."""
         stream = Stream(request_id, request, requested, sender, self._pace)
         with self._lock:
             if not self._is_ready:
                 raise EngineUnavailable("the engine is being started again")
             if request_id and any(running.request_id == request_id for running in self._streams.values()):
                 raise BadRequest(f"a request with the id {request_id!r} is running already")
+            if self._most_waiting and len(self._streams) >= self.statistics.most + self._most_waiting:
+                raise Busy(f"the engine's queue is full: {self._most_waiting} requests are waiting")
             key = next(self._keys)
+            if not self._streams:
+                self._wake()
             self._streams[key] = stream
             self._command(Add(key, request.generation))
 
@@ -100,7 +109,7 @@ class Engine:
             if self._closing:
                 return
             self._closing = True
-        os.write(self._wake_writer, b".")
+        self._wake()
         self._thread.join()
         self._fail_all(EngineUnavailable("the model is being unloaded"))
         self._worker.close()
@@ -119,6 +128,10 @@ class Engine:
         statistics: Statistics = message.statistics
         return statistics
 
+    def _wake(self) -> None:
+        """The thread sleeps for as long as it has no stream to look after."""
+        os.write(self._wake_writer, b".")
+
     def _command(self, command: Any) -> None:
         # If the worker is gone, our thread reads the end of its news and fails every stream.
         with contextlib.suppress(OSError):
@@ -129,7 +142,7 @@ class Engine:
         while not self._closing:
             readable = wait(self._sources(), self._timeout(time.monotonic()))
             if self._wake_reader in readable:
-                return
+                os.read(self._wake_reader, 4096)
             if self._worker.connection in readable:
                 self._read_news()
             self._send_due()
@@ -224,14 +237,21 @@ class Engine:
         ending = _ending(self._worker.close())
         log.error("the engine's process ended (%s) %s", ending, reason)
         self._fail_all(EngineFailed(f"the engine failed: {reason or ending}"))
+        self._plan_restart()
+
+    def _plan_restart(self) -> None:
         self._restart_at = time.monotonic() + self._restart_seconds
         self._restart_seconds = min(2 * self._restart_seconds, _LONGEST_RESTART_SECONDS)
 
     def _restart_if_due(self) -> None:
         if self._restart_at is None or time.monotonic() < self._restart_at:
             return
-        self._restart_at = None
-        self._worker = self._launch()
+        try:
+            self._worker = self._launch()
+            self._restart_at = None
+        except OSError:  # No memory or no processes left: later, perhaps.
+            log.exception("starting the engine's process")
+            self._plan_restart()
 
     def _fail_all(self, error: RouterError) -> None:
         with self._lock:

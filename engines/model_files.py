@@ -10,6 +10,7 @@ from typing import Any
 
 from bls import gguf, tokenizer
 from bls.manifest import BadManifest, Manifest, TokenizerFile
+from bls.tokenizer_base import BadTokenizer
 from engines.sources import OPENVINO_MODEL, BadSource
 
 # Other end ids in GGUF metadata, beside eos_token_id: end of turn and end of message.
@@ -28,7 +29,7 @@ def describe(folder: Path, context_tokens: int | None) -> Manifest:
         return Manifest(folder=folder, builder="openvino", **fields)
     except KeyError as error:
         raise BadSource(f"the model doesn't say its {error.args[0]}") from None
-    except (gguf.BadGguf, BadManifest, tokenizer.BadTokenizer, OSError, ValueError) as error:
+    except (gguf.BadGguf, BadManifest, BadTokenizer, OSError, ValueError) as error:
         raise BadSource(str(error)) from None
 
 

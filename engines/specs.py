@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+tomllib: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 FILE = Path(__file__).parent / "specs.toml"
 TIERS = ("small", "large")

@@ -37,7 +37,8 @@ _NEUTRAL: dict[str, tuple[float, ...]] = {
     "embedding_bias": (0.0,),
 }
 
-_HONOURED = frozenset(
+# What this engine does; each other input of the contract is refused unless it asks for nothing.
+HONOURED = frozenset(
     {
         "input_ids",
         "input_lengths",
@@ -101,7 +102,7 @@ def read(arrays: Arrays, end_ids: frozenset[int], exclude_input: bool) -> Engine
 
 def _refuse_unsupported(arrays: Arrays) -> None:
     for name, array in arrays.items():
-        if name in _HONOURED or array.size == 0:
+        if name in HONOURED or array.size == 0:
             continue
         if name == "bad_words_list" and not _words(name, array):
             continue
@@ -151,7 +152,7 @@ def _words(name: str, array: np.ndarray[Any, Any]) -> tuple[tuple[int, ...], ...
         raise BadRequest(f"{name} has shape {list(array.shape)}; it must be [2, N] or [1, 2, N]")
     ids, offsets = array.reshape(2, -1).tolist()
     ends = [offset for offset in offsets if offset >= 0]
-    starts = [0, *ends[:-1]]
+    starts = [0, *ends][: len(ends)]
     if any(not start < end <= len(ids) for start, end in zip(starts, ends, strict=True)):
         raise BadRequest(f"{name} has the word ends {ends}; they must rise, up to {len(ids)} at most")
     return tuple(tuple(ids[start:end]) for start, end in zip(starts, ends, strict=True))

@@ -40,6 +40,8 @@ def load_file(kind: str, path: Path) -> Tokenizer:
         return SentencePieceTokenizer(file.read_bytes(), settings)
     except BadTokenizer:
         raise
+    except gguf.BadGguf as error:
+        raise BadTokenizer(str(error)) from None
     except Exception as error:  # `tokenizers` raises a bare Exception, `sentencepiece` RuntimeError.
         raise BadTokenizer(f"{path.name}: no {kind} tokenizer: {error}") from None
 

@@ -3,6 +3,7 @@ import subprocess
 import sys
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -104,9 +105,8 @@ def test_special_tokens_show_only_when_asked_for():
 
 
 def test_numpy_ids_are_taken_as_well():
-    numpy = pytest.importorskip("numpy")
     ids = small_tokenizers.byte_level().encode("The quick", add_special_tokens=False)
-    assert table_of("byte_level").decoder().push(numpy.array(ids, numpy.int32)) == "The quick"
+    assert table_of("byte_level").decoder().push(np.array(ids, np.int32)) == "The quick"
 
 
 @pytest.mark.parametrize("decoder", [None, decoders.WordPiece(), decoders.Metaspace()])

@@ -2,6 +2,7 @@ import json
 import random
 from pathlib import Path
 
+import openvino_genai
 import pytest
 
 from bls import gguf, manifest, tokenizer
@@ -73,7 +74,6 @@ def sentencepiece_metadata(**changes):
 
 
 def test_smollm2_has_the_ids_of_openvinos_own_tokenizer(smollm2):
-    openvino_genai = pytest.importorskip("openvino_genai")
     theirs = openvino_genai.Tokenizer(str(SMOLLM2 / manifest.load(SMOLLM2).tokenizer.path))
     for text in TEXTS:
         ids = theirs.encode(text, add_special_tokens=False).input_ids.data[0].tolist()
@@ -300,7 +300,7 @@ def test_a_gguf_without_merges_says_what_is_missing(tmp_path):
 @pytest.mark.parametrize("data", [b"", b"GGUF", b"GGML" + bytes(40), b"GGUF\x03\0\0\0" + b"\xff" * 16])
 def test_a_file_that_is_no_gguf_is_refused_by_its_name(tmp_path, data):
     (tmp_path / "model.gguf").write_bytes(data)
-    with pytest.raises(BadTokenizer, match=r"model\.gguf: not a readable GGUF file"):
+    with pytest.raises(BadTokenizer, match=r"^model\.gguf: not a readable GGUF file"):
         tokenizer.load_file("gguf", tmp_path / "model.gguf")
 
 

@@ -16,6 +16,8 @@ _FAILED = (
 )
 _CODE = re.compile(r"^(?:Internal|Invalid argument|Not found|Unavailable|Unsupported): ")
 _ERROR = re.compile(r'^(?:E\d{4} \S+ \d+ \S+\] "?|error: |\S*/tritonserver: )(.*?)"?$')
+_CONNECTIONS = re.compile(r"Found (\d+) HTTP service connections")
+_LIVE_MODELS = re.compile(r"Found (\d+) live models")
 _BAD_PROTOBUF = re.compile(r"^\[libprotobuf ERROR .*\] (.*)")
 # Said by every server without a GPU.
 _HARMLESS = ("CudaDriverHelper has not been initialized", "Failed to initialize NVML")
@@ -37,10 +39,21 @@ class Failed:
 
 
 @dataclass(frozen=True)
+class Stopping:
+    """Where the server is in its stop: first it waits for HTTP connections to close, then for models to unload."""
+
+    connections: int = 0
+    live_models: int = 0
+
+
+@dataclass(frozen=True)
 class Trouble:
     """Another error of the server."""
 
     text: str
+
+
+Event = Loaded | Failed | Stopping | Trouble
 
 
 class ServerLog:
@@ -52,7 +65,7 @@ class ServerLog:
         self._pending = b""
         self._bad_protobuf = ""
 
-    def events(self) -> list[Loaded | Failed | Trouble]:
+    def events(self) -> list[Event]:
         """What the lines written since the last call say."""
         found = (self._event(line) for line in self._new_lines())
         return [event for event in found if event]
@@ -69,12 +82,16 @@ class ServerLog:
         *lines, self._pending = (self._pending + read).split(b"\n")
         return [line.decode(errors="replace") for line in lines]
 
-    def _event(self, line: str) -> Loaded | Failed | Trouble | None:
+    def _event(self, line: str) -> Event | None:
         if bad := _BAD_PROTOBUF.match(line):
             self._bad_protobuf = bad[1].rstrip(".").replace("Error parsing text-format inference.ModelConfig: ", "")
             return None
         if loaded := _LOADED.search(line):
             return Loaded(loaded[1])
+        if open_ones := _CONNECTIONS.search(line):
+            return Stopping(connections=int(open_ones[1]))
+        if live := _LIVE_MODELS.search(line):
+            return Stopping(live_models=int(live[1]))
         if failed := next(filter(None, (pattern.search(line) for pattern in _FAILED)), None):
             return Failed(failed[1], self._reason(failed[2]))
         if (error := _ERROR.match(line)) and not any(words in line for words in _HARMLESS):

@@ -9,11 +9,12 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from scripts import idle_connections
 from scripts.environment import Environment
 from scripts.interruption import stop_signals
 from scripts.preflight import Refused
 from scripts.progress import Progress
-from scripts.server_log import Failed, Loaded, ServerLog
+from scripts.server_log import Event, Failed, Loaded, ServerLog, Stopping, Trouble
 from scripts.tritonserver import Settings, TritonServer, shown
 
 STOPPED, LOAD_FAILED, DIED, CUT_OFF = 0, 3, 4, 6  # exit statuses, explained in scripts/serve.py
@@ -69,7 +70,7 @@ class Supervisor:
                         return self._give_up(LOAD_FAILED)
                 if isinstance(event, Loaded | Failed):
                     waiting.discard(event.model)
-                else:
+                elif isinstance(event, Trouble):
                     last_trouble = event.text
             self._progress.status(self._loading_status(waiting))
             if self._server.exit_status() is not None:
@@ -98,8 +99,10 @@ class Supervisor:
         while True:
             received = self._signal(1.0)
             for event in self._log.events():
-                if not isinstance(event, Loaded):
-                    self._say(f"tritonserver: {event.reason if isinstance(event, Failed) else event.text}")
+                if isinstance(event, Failed):
+                    self._say(f"model {event.model} failed to load: {event.reason}")
+                elif isinstance(event, Trouble):
+                    self._say(f"tritonserver: {event.text}")
             if self._server.exit_status() is not None:
                 self._say(f"error: tritonserver died: {self._server.ending()}")
                 return self._give_up(DIED)
@@ -109,16 +112,18 @@ class Supervisor:
     def _drain(self) -> int:
         self._progress.step("stopping")
         self._server.stop()
-        limit = self.settings.drain_s
-        end = time.monotonic() + limit + UNLOAD_S
+        end, doing = time.monotonic() + self.settings.drain_s + UNLOAD_S, "requests in flight"
         while self._server.exit_status() is None:
-            self._progress.status(f"requests in flight have up to {limit} s; once more stops at once")
+            for event in self._log.events():
+                doing = _stopping_status(event) or doing
+            self._progress.status(f"{doing}; at most {self.settings.drain_s} s, once more stops at once")
+            idle_connections.close_idle(self._server.pid, self.settings.http_port)
             if self._signal(0.5) in self._stop_signals or time.monotonic() > end:
                 self._server.kill()
+        # The server's own status says best whether it came to its end: its count of requests in flight, in the log, is
+        # 0 for those that a model already works at.
         clean = self._server.exit_status() == 0
-        self._progress.done(
-            "stopped" if clean else f"stopped, requests in flight were cut off ({self._server.ending()})"
-        )
+        self._progress.done("stopped" if clean else "stopped; what was still in flight was cut off")
         return STOPPED if clean else CUT_OFF
 
     def _state(self) -> dict[str, object]:
@@ -140,6 +145,14 @@ class Supervisor:
         """The next signal that asks for something, SIGCHLD included; None after `timeout_s`."""
         received = signal.sigtimedwait((*self._stop_signals, signal.SIGCHLD), timeout_s)
         return received.si_signo if received else None
+
+
+def _stopping_status(event: Event) -> str | None:
+    if not isinstance(event, Stopping):
+        return None
+    if event.connections:
+        return f"HTTP connections still open: {event.connections}"
+    return f"models still loaded: {event.live_models}" if event.live_models else None
 
 
 def _print(text: str) -> None:

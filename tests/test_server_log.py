@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.server_log import Failed, Loaded, ServerLog, Trouble
+from scripts.server_log import Failed, Loaded, ServerLog, Stopping, Trouble
 
 STAMP = "1129 20:51:47.624857 5733"
 
@@ -27,6 +27,11 @@ STAMP = "1129 20:51:47.624857 5733"
             "error: creating server: Invalid argument - load failed for model 'bad': "
             "version 1 is at UNAVAILABLE state: Internal: no weights",
             Failed("bad", "no weights"),
+        ),
+        (f'I{STAMP} http_server.cc:248] "Timeout 8: Found 1 HTTP service connections"', Stopping(connections=1)),
+        (
+            f'I{STAMP} server.cc:321] "Timeout 8: Found 2 live models and 0 in-flight non-inference requests"',
+            Stopping(live_models=2),
         ),
         ("/x/bin/tritonserver: unrecognized option '--typo=1'", Trouble("unrecognized option '--typo=1'")),
         (f'E{STAMP} http_server.cc:4713] "failed to start HTTP service"', Trouble("failed to start HTTP service")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -58,10 +60,13 @@ def repository(tmp_path: Path) -> Path:
     return add_model(tmp_path / "models", "sleeper")
 
 
+def sleeping(seconds: float) -> bytes:
+    """The body of a request that takes so long."""
+    return json.dumps({"inputs": [{"name": "seconds", "shape": [1], "datatype": "FP32", "data": [seconds]}]}).encode()
+
+
 def sleep(server: Server, seconds: float) -> list[float]:
-    body = {"inputs": [{"name": "seconds", "shape": [1], "datatype": "FP32", "data": [seconds]}]}
-    url = f"{server.http_url}/v2/models/sleeper/infer"
-    request = urllib.request.Request(url, json.dumps(body).encode())
+    request = urllib.request.Request(f"{server.http_url}/v2/models/sleeper/infer", sleeping(seconds))
     with urllib.request.urlopen(request, timeout=60) as response:
         return json.load(response)["outputs"][0]["data"]
 
@@ -102,11 +107,21 @@ def test_serves_a_folder_of_models_and_leaves_nothing_behind(serve, repository):
 def test_a_request_in_flight_is_answered_before_the_server_stops(serve, repository):
     server = serve(repository)
     with ThreadPoolExecutor() as pool:
-        answer = pool.submit(sleep, server, 3.0)
+        answer = pool.submit(sleep, server, 8.0)  # longer than a connection must be quiet to count as idle
         time.sleep(1.0)
         server.process.send_signal(signal.SIGTERM)
-        assert answer.result() == [3.0]
+        assert answer.result() == [8.0]
     assert server.wait() == 0
+    assert leaves_nothing(server)
+
+
+def test_an_idle_connection_does_not_hold_up_the_stop(serve, repository):
+    server = serve(repository)
+    with closing(http.client.HTTPConnection(server.http_url.removeprefix("http://"))) as idle:
+        idle.request("POST", "/v2/models/sleeper/infer", sleeping(0.1))
+        assert idle.getresponse().read()
+        server.process.send_signal(signal.SIGINT)
+        assert server.wait() == 0
     assert leaves_nothing(server)
 
 

@@ -43,6 +43,7 @@ class WordFilter:
         ]
         if table.pii:
             self._matchers.append(PiiMatcher(table.pii, table.treatments))
+        self._first, *self._others = self._matchers
         self._terminates = any(treatment.action == "terminate" for treatment in table.treatments)
         self._text = ""  # not out yet
         self._base = 0  # raw position of its first character
@@ -63,8 +64,7 @@ class WordFilter:
         """What may go out now that `text` has come."""
         if self.terminated:
             return ""
-        matchers = self._matchers
-        decided = self._feed_all(text) if len(matchers) > 1 else matchers[0].feed(text)
+        decided = self._feed_all(text) if self._others else self._first.feed(text)
         self._text += text
         return self._out(decided)
 
@@ -90,21 +90,18 @@ class WordFilter:
         return decided
 
     def _out(self, decided: list[Match]) -> str:
-        hide = span = 1 << 62
-        for matcher in self._matchers:
+        hide, span = self._first.undecided()
+        for matcher in self._others:
             matcher_hide, matcher_span = matcher.undecided()
             hide, span = min(hide, matcher_hide), min(span, matcher_span)
-        last: Match | None = None
-        if decided:
-            last = self._note(decided)
-        if last is not None:
+        if decided and (last := self._note(decided)):
             return self._end(last, hide)
         if not self._spans:
+            text = self._text
             size = max(0, hide - self._base)  # masked characters may be out already, left of `hide`
-            text = self._text[:size]
-            self._text = self._text[size:]
+            self._text = text[size:]
             self._base += size
-            return text
+            return text[:size]
         return self._render(hide, span)
 
     def _note(self, decided: list[Match]) -> Match | None:

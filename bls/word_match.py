@@ -23,6 +23,7 @@ from bls.word_trie import (
     CJK_CHILD,
     CJK_HIDE,
     ENDING_SHIFT,
+    ENDS,
     HIDE_BELOW,
     HIDE_HERE,
     LAST_WORD_CODE,
@@ -56,14 +57,17 @@ class WordMatcher:
     """One stream's place in one lexicon. Lists are replaced, never changed, so a snapshot is a copy of references."""
 
     __slots__ = (
-        "_allow_at", "_allow_from", "_candidates", "_gap", "_gapped", "_last", "_lexicon", "_live", "_max_gap",
-        "_over", "_repeats", "_run", "_treatments", "position",
+        "_allow_at", "_allow_from", "_candidates", "_gap", "_gapped", "_last", "_lexicon", "_live", "_look_up",
+        "_max_gap", "_over", "_plain", "_repeats", "_run", "_span_bits", "_treatments", "position",
     )  # fmt: skip
 
     def __init__(self, lexicon: Lexicon, treatments: list[Treatment], max_gap: int) -> None:
         self._lexicon = lexicon
+        self._look_up = lexicon.characters.__getitem__
         self._treatments = treatments
         self._max_gap = max_gap
+        # Two more of its last letter would make a span longer.
+        self._span_bits = SPAN_BELOW | SPAN_HERE if lexicon.repeats else SPAN_BELOW
         self.position = 0  # raw characters seen
         self._live: list[Item] = []  # at nodes that the last symbol led to
         self._over: list[Waiting] = []  # held over a gap, before any symbol
@@ -71,7 +75,8 @@ class WordMatcher:
         self._repeats: list[Item] = []  # stayed where they were on a repeated letter
         self._candidates: list[Candidate] = []
         self._last = SPACE  # code of the last symbol, a space after a gap
-        self._run = 0  # how often the last symbol came in a row
+        self._run = 1  # how often the last symbol came in a row
+        self._plain = True  # `_live` and `_last` are all there is to the state; the last symbol came once
         self._gap = 0  # invisible characters since the last symbol
         self._allow_at = -1  # the position at which allow words ended last,
         self._allow_from = NEVER  # and where the longest of them began
@@ -80,39 +85,36 @@ class WordMatcher:
         """The matches that are decided with `chunk`. Stops behind the character that decides a terminating one."""
         decided: list[Match] = []
         lexicon = self._lexicon
-        characters, base, check, info = lexicon.characters, lexicon.base, lexicon.check, lexicon.info
+        base, check, info = lexicon.base, lexicon.check, lexicon.info
         live, last, position = self._live, self._last, self.position
-        plain = not (self._over or self._gapped or self._repeats or self._candidates or self._gap)
-        for character in chunk:
-            found = characters[character]
-            code = found[0]
+        plain = self._plain
+        for code, anywhere, at_word_start in map(self._look_up, chunk):
             if plain and code >= 0 and (code != last or not live):
                 fresh = []
-                ended = 0
                 for node, start in live:
                     slot = base[node] + code
                     if check[slot] == node:
+                        if info[slot] >= ENDS:
+                            break
                         fresh.append((slot, start))
-                        ended |= info[slot] >> ENDING_SHIFT
-                if not ended:
-                    if found[1]:
-                        fresh.append((found[1], position))
-                    if found[2] and not 0 < last <= LAST_WORD_CODE:
-                        fresh.append((found[2], position))
+                else:
+                    if anywhere:
+                        fresh.append((anywhere, position))
+                    if at_word_start and not 0 < last <= LAST_WORD_CODE:
+                        fresh.append((at_word_start, position))
                     live = fresh
                     last = code
                     position += 1
-                    self._run = 1
                     continue
-            elif code < 0 and not live and plain and found[3] == SEPARATOR:
+            elif code < 0 and plain and not live and anywhere == SEPARATOR:
                 last = SPACE
                 position += 1
                 continue
             self._live, self._last, self.position = live, last, position
             before = len(decided)
-            self._step(found, decided)
-            live, last, position = self._live, self._last, self.position + 1
-            plain = not (self._over or self._gapped or self._repeats or self._candidates or self._gap)
+            self._step(code, anywhere, at_word_start, decided)
+            live, last, position = self._live, self._last, position + 1
+            plain = self._plain
             if len(decided) > before and self._terminates(decided[before:]):
                 break
         self._live, self._last, self.position = live, last, position
@@ -122,15 +124,23 @@ class WordMatcher:
         """The matches that are decided by the end of the text."""
         decided = list(dict.fromkeys(candidate.match for candidate in self._candidates))
         self._live, self._over, self._gapped, self._repeats, self._candidates = [], [], [], [], []
+        self._plain = True
         return decided
 
     def undecided(self) -> tuple[int, int]:
         """From which raw position a character may still become hidden, and from which one part of a closed span."""
         info = self._lexicon.info
         hide = span = self.position
+        if self._plain:
+            for node, start in self._live:
+                bits = info[node]
+                if bits & HIDE_BELOW and start < hide:
+                    hide = start
+                if bits & self._span_bits and start < span:
+                    span = start
+            return hide, span
         for items, hide_bits, span_bits in (
-            # Two more of its last letter would make a span longer.
-            (self._live, HIDE_BELOW, SPAN_BELOW | SPAN_HERE if self._lexicon.repeats else SPAN_BELOW),
+            (self._live, HIDE_BELOW, self._span_bits),
             (self._over, HIDE_BELOW, SPAN_BELOW),
             (self._gapped, CJK_HIDE, SPAN_BELOW),
             (self._repeats, HIDE_BELOW | HIDE_HERE, SPAN_BELOW | SPAN_HERE),
@@ -160,30 +170,37 @@ class WordMatcher:
     def _terminates(self, decided: list[Match]) -> bool:
         return any(self._treatments[match.category].action == "terminate" for match in decided)
 
-    def _step(self, character: Character, decided: list[Match]) -> None:
-        """One character, whatever it is. `position` is still its own."""
-        kind = character.kind
-        if kind in (SEPARATOR, INVISIBLE, SOFT):
+    def _step(self, code: int, kind: int, place: int, decided: list[Match]) -> None:
+        """One Character, whatever it is. `position` is still its own."""
+        if code >= 0:
+            self._letters(((code, kind, place),))
+        elif kind == SEPARATOR:
             self._forget_old()
-        if kind == SEPARATOR:
             self._over, self._gapped = self._behind_gap(literal=False)
-            self._live, self._repeats, self._last, self._run, self._gap = [], [], SPACE, 0, 0
+            self._live, self._repeats, self._last, self._run, self._gap = [], [], SPACE, 1, 0
             self._seen_boundary(True)
         elif kind == INVISIBLE:
+            self._forget_old()
             self._gap += 1
             if self._gap > self._max_gap:
-                self._live, self._repeats, self._last, self._run = [], [], SPACE, 0
+                self._live, self._repeats, self._last, self._run = [], [], SPACE, 1
                 self._seen_boundary(True)
         elif kind == SOFT:
+            self._forget_old()
             over, gapped = self._behind_gap(literal=True)
-            self._symbol(*character.symbols[0])
+            self._symbol(*self._lexicon.characters.symbols[place][0])
             self._over, self._gapped = over, gapped
         else:
-            for symbol in character.symbols or (character[:3],):
-                self._symbol(*symbol)
-                self._over, self._gapped = [], []
+            self._letters(self._lexicon.characters.symbols[place])
         if self._candidates:
             self._settle(decided)
+        special = self._over or self._gapped or self._repeats or self._candidates or self._gap
+        self._plain = not special and self._run <= 1
+
+    def _letters(self, symbols: tuple[Character, ...]) -> None:
+        for symbol in symbols:
+            self._symbol(*symbol)
+            self._over, self._gapped = [], []
 
     def _forget_old(self) -> None:
         """Drops what has waited for more than `max_gap` characters."""
@@ -216,7 +233,7 @@ class WordMatcher:
         after_word_character = 0 < self._last <= LAST_WORD_CODE
         self._seen_boundary(not 0 < code <= LAST_WORD_CODE)
         stayed: list[Item] = []
-        if code == self._last and code and self._run:
+        if code == self._last and code:
             items = self._live
             self._run += 1
             if lexicon.repeats and self._run <= self._max_gap:

@@ -58,14 +58,9 @@ class Treatment:
         return self.action in ("replace", "terminate")
 
 
-class Character(NamedTuple):
-    """`code` of a plain letter, and the nodes it leads to from the two roots (0: none); else `code` is -1."""
-
-    code: int
-    anywhere: int
-    at_word_start: int
-    kind: int = 0
-    symbols: tuple[tuple[int, int, int], ...] = ()
+# A letter as plain numbers: its code, and the nodes it leads to from the two roots (0: none). In place of a code, for
+# what is no plain letter, -1, with its kind and its place in `Characters.symbols`.
+Character = tuple[int, int, int]
 
 
 class Characters(dict[str, Character]):
@@ -74,6 +69,8 @@ class Characters(dict[str, Character]):
     def __init__(self, lexicon: Lexicon, pages: memoryview, blocks: memoryview, several: list[list[int]]) -> None:
         super().__init__()
         self._lexicon, self._pages, self._blocks, self._several = lexicon, pages, blocks, several
+        self.symbols: list[tuple[Character, ...]] = []
+        self._places: dict[tuple[Character, ...], int] = {}
 
     def __missing__(self, character: str) -> Character:
         if len(self) >= _KEPT_CHARACTERS:
@@ -85,20 +82,26 @@ class Characters(dict[str, Character]):
 
     def _character(self, entry: int) -> Character:
         if entry & (SEPARATOR | INVISIBLE):
-            return Character(-1, 0, 0, entry)
+            return -1, entry, 0
         if entry & SEVERAL:
-            symbols = tuple(map(self._starts, self._several[entry & _NUMBER]))
-            return Character(-1, 0, 0, SEVERAL, symbols)
-        start = self._starts(entry & _NUMBER)
+            return -1, SEVERAL, self._place([self._start(code) for code in self._several[entry & _NUMBER]])
+        start = self._start(entry & _NUMBER)
         if entry & SOFT:
-            return Character(-1, 0, 0, SOFT, (start,))
+            return -1, SOFT, self._place([start])
         if any(node and self._lexicon.info[node] >> ENDING_SHIFT for node in start[1:]):
-            return Character(-1, 0, 0, SEVERAL, (start,))  # a word of one letter is too rare for the quick path
-        return Character(*start)
+            return -1, SEVERAL, self._place([start])  # a word of one letter is too rare for the quick path
+        return start
 
-    def _starts(self, code: int) -> tuple[int, int, int]:
+    def _start(self, code: int) -> Character:
         child = self._lexicon.child
         return code, child(ANYWHERE, code), child(AT_WORD_START, code) if code <= LAST_WORD_CODE else 0
+
+    def _place(self, symbols: list[Character]) -> int:
+        key = tuple(symbols)
+        if key not in self._places:
+            self._places[key] = len(self.symbols)
+            self.symbols.append(key)
+        return self._places[key]
 
 
 class Lexicon:
@@ -110,7 +113,8 @@ class Lexicon:
         self.first_cjk: int = header["first_cjk"]
         self.endings: list[list[tuple[int, bool]]] = [[(c, r) for c, r in ends] for ends in header["endings"]]
         self.base, self.check, self.info = arrays["base"], arrays["check"], arrays["info"]
-        self.characters = Characters(self, arrays["pages"], arrays["blocks"], header["several"])
+        self.pages, self.blocks = arrays["pages"], arrays["blocks"]
+        self.characters = Characters(self, self.pages, self.blocks, header["several"])
 
     def child(self, node: int, code: int) -> int:
         """The node after `node` by a symbol, or 0."""

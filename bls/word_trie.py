@@ -27,6 +27,7 @@ HIDE_HERE, HIDE_BELOW = 4, 8  # a word that is masked, replaced or terminates
 SPAN_HERE, SPAN_BELOW = 16, 32  # one of those whose text waits until the span is closed
 CJK_CHILD, CJK_HIDE = 64, 128  # a child by a CJK symbol; one that leads to a word that hides
 ENDING_SHIFT = 8
+ENDS = 1 << ENDING_SHIFT  # from it on, a word ends at the node
 _HERE = ALLOW_HERE | HIDE_HERE | SPAN_HERE
 _MAX_TRIES = 64  # after so many collisions a node goes behind all others: the holes are filled by single children
 

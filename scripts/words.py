@@ -1,0 +1,156 @@
+"""Checks, compiles and tries word lists; see words/README.md.
+
+scripts/words check                      every mistake, with file and line
+scripts/words compile                    checks, then replaces the compiled file that servers map
+scripts/words try "some text"            what would go out, and why
+scripts/words try --json "some text"     the same for programs
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from bls import word_list
+from bls.normalise import normaliser
+from bls.word_compiler import compile_lists
+from bls.word_filter import Hit, WordFilter, filter_text
+from bls.word_list import ListError, WordLists
+from bls.word_table import WordTable
+
+WORDS = Path(__file__).resolve().parent.parent / "words"
+
+
+def main(arguments: list[str]) -> int:
+    options = parsed(arguments)
+    try:
+        lists = word_list.read(options.folder)
+    except ListError as error:
+        return refused(error, options.json)
+    if options.verb == "try":
+        attempt = try_text(lists, options.text)
+        print(json.dumps(dataclasses.asdict(attempt), ensure_ascii=False) if options.json else attempt.for_people())
+        return 0
+    summary: dict[str, object] = {
+        "words": sum(map(len, lists.deny.values())),
+        "allowed": len(lists.allow),
+        "categories": {name: [category.action, len(lists.deny[name])] for name, category in lists.categories.items()},
+        "pii": {kind: category.action for kind, category in lists.pii.items()},
+    }
+    if options.verb == "compile":
+        target = options.output or options.folder / "compiled.bin"
+        summary |= {"version": compile_lists(lists, target), "file": str(target), "bytes": target.stat().st_size}
+    print(json.dumps(summary, ensure_ascii=False) if options.json else for_people(summary))
+    return 0
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="scripts/words", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("verb", choices=("check", "compile", "try"))
+    parser.add_argument("text", nargs="?", help="for try; standard input without it")
+    parser.add_argument("--folder", type=Path, default=WORDS, help="the lists (default: words/)")
+    parser.add_argument("--output", type=Path, help="the compiled file (default: compiled.bin in the folder)")
+    parser.add_argument("--json", action="store_true", help="one line of JSON")
+    options = parser.parse_intermixed_args(arguments)
+    if options.verb != "try" and options.text is not None:
+        parser.error(f"{options.verb} takes no text")
+    if options.verb == "try" and options.text is None:
+        options.text = sys.stdin.read()
+    return options
+
+
+def refused(error: ListError, as_json: bool) -> int:
+    if as_json:
+        problems = [{"file": str(path), "line": line, "problem": message} for path, line, message in error.problems]
+        print(json.dumps({"problems": problems}, ensure_ascii=False))
+    else:
+        print(error, file=sys.stderr)
+        count = len(error.problems)
+        print(f"{count} problem{'s' * (count > 1)}; the compiled file stays as it was", file=sys.stderr)
+    return 1
+
+
+def for_people(summary: dict[str, object]) -> str:
+    categories, pii = summary["categories"], summary["pii"]
+    assert isinstance(categories, dict)
+    assert isinstance(pii, dict)
+    lines = [f"{summary['words']} words, {summary['allowed']} allowed"]
+    lines += [f"  {name:<16} {action:<10} {count} words" for name, (action, count) in categories.items()]
+    lines += [f"  {kind:<16} {action}" for kind, action in pii.items()]
+    if "version" in summary:
+        lines.append(f"{summary['file']}: version {summary['version']}, {summary['bytes']} bytes")
+    return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A match; `compared_as` is what its characters were taken for."""
+
+    category: str
+    start: int
+    end: int
+    action: str
+    text: str
+    compared_as: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    text: str  # what goes out
+    terminated: bool
+    hits: list[Found]
+    allowed: list[Found]  # matches that an allow word contains
+
+    def for_people(self) -> str:
+        lines = [self.text, ""]
+        for found in self.hits:
+            lines.append(f"  {found.action:<10} {found.category:<12} {_described(found)}")
+        lines += [f"  {'allowed':<10} {found.category:<12} {_described(found)}" for found in self.allowed]
+        if self.terminated:
+            lines.append("  the stream ends there")
+        if not self.hits and not self.allowed:
+            lines.append("  nothing found")
+        return "\n".join(lines)
+
+
+def _described(found: Found) -> str:
+    taken = "" if found.compared_as == found.text else f"  taken for {found.compared_as!r}"
+    return f"{found.start}-{found.end}  {found.text!r}{taken}"
+
+
+def try_text(lists: WordLists, text: str) -> Attempt:
+    """Filters `text` by the lists as they stand, compiled or not."""
+    stream = WordFilter(_compiled(lists))
+    out = stream.push(text) + stream.finish()
+    _, hits_without_allow = filter_text(_compiled(dataclasses.replace(lists, allow=[])), text)
+    counted = set(stream.hits)
+    exempted = [] if stream.terminated else [hit for hit in hits_without_allow if hit not in counted]
+    return Attempt(
+        out,
+        stream.terminated,
+        [_found(hit, text, lists) for hit in stream.hits],
+        [_found(hit, text, lists) for hit in exempted],
+    )
+
+
+def _found(hit: Hit, text: str, lists: WordLists) -> Found:
+    raw = text[hit.start : hit.end]
+    category = lists.categories.get(hit.category)
+    return Found(*hit, raw, normaliser(category.folding).word(raw) if category else raw)
+
+
+def _compiled(lists: WordLists) -> WordTable:
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "compiled.bin"
+        compile_lists(lists, target)
+        return WordTable(target)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -40,6 +40,10 @@ _CHINESE_MOBILE: Sequence = [
     ("1", 1, 1), ("3-9", 1, 1), _digits(1), _maybe(_GAP), _digits(4), _maybe(_GAP), _digits(4),
 ]  # fmt: skip
 _AMERICAN_TAIL: Sequence = [("2-9", 1, 1), _digits(2), (" .-", 1, 1), _digits(4)]
+# E.164: up to 15 digits. The longest first, as a shorter one may be the beginning of it.
+_INTERNATIONAL: list[Sequence] = [
+    [*_literal("+"), ("1-9", 1, 1), *[_maybe(r" .()\-", 2), _digits(1)] * (size - 1)] for size in range(15, 7, -1)
+]
 _KEY, _PLAIN_KEY = "A-Za-z0-9_-", "A-Za-z0-9"
 
 
@@ -91,8 +95,7 @@ KINDS: dict[str, Kind] = {
             _CHINESE_MOBILE,
             [*_literal("(0"), _digits(2, 3), *_literal(")"), _maybe(_GAP), _digits(7, 8)],
             [*_literal("0"), _digits(2, 3), ("-", 1, 1), _digits(7, 8)],
-            [*_literal("+"), ("1-9", 1, 1), _digits(1, 3), _maybe(r" .(\-", 2), _digits(1, 4), _maybe(r" .)\-", 2),
-             _digits(1, 4), _maybe(r" .\-"), _digits(1, 4), _maybe(r" .\-"), _maybe("0-9", 4)],
+            *_INTERNATIONAL,
             [("(", 1, 1), ("2-9", 1, 1), _digits(2), (")", 1, 1), _maybe(_GAP), *_AMERICAN_TAIL],
             [("2-9", 1, 1), _digits(2), (" .-", 1, 1), *_AMERICAN_TAIL],
         ],

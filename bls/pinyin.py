@@ -34,9 +34,7 @@ def variants(word: str, *, entire: bool) -> set[str]:
 def _likely(choices: list[list[str]]) -> list[list[str]]:
     """One character in pinyin, or all of them by their first reading."""
     plain = [choice[0] for choice in choices]
-    single = [
-        [*plain[:at], reading, *plain[at + 1 :]] for at, choice in enumerate(choices) for reading in choice[1:]
-    ]
+    single = [[*plain[:at], reading, *plain[at + 1 :]] for at, choice in enumerate(choices) for reading in choice[1:]]
     return [*single, [choice[min(1, len(choice) - 1)] for choice in choices]]
 
 

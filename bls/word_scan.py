@@ -24,7 +24,9 @@ _TWO_PLANES = 0x20000  # with the emoji and mathematical letters; beyond are rar
 _BETWEEN = "\ue000"  # a private letter: no word holds it, so nothing matches from one text into the next
 _AT_ONCE = 1 << 16  # characters; the arrays of one look then stay in the processor's cache
 # Without one of these no text holds personal data; only a first look, so it may be wrong the other way.
-_PERSONAL = re.compile(r"@|(?:[0-9][^0-9A-Za-z]{0,3}){7}|sk[-_]|gh[pousr]_|github_pat|[AE]|xox|hf_|glpat|nvapi|npm_|eyJ")
+_PERSONAL = re.compile(
+    r"@|(?:[0-9][^0-9A-Za-z]{0,3}){7}|sk[-_]|gh[pousr]_|github_pat|AKIA|ASIA|AIza|xox|hf_|glpat|nvapi|npm_|eyJ"
+)
 
 
 class TextScanner:

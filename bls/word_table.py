@@ -13,10 +13,10 @@ import mmap
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -190,14 +190,15 @@ class NewestTable:
     `table()` costs a clock reading, and a stat a second. Raises BadTable only if there never was a good one.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
+        self._clock = clock
         self._seen: tuple[int, int, int] | None = None
         self._next_look = 0.0
         self._table: WordTable | None = None
 
     def table(self) -> WordTable:
-        now = time.monotonic()
+        now = self._clock()
         if now >= self._next_look:
             self._next_look = now + RELOAD_SECONDS
             self._look()

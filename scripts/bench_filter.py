@@ -139,9 +139,7 @@ def whole_texts(table: WordTable, text: str, seconds: float) -> dict[str, Any]:
         "stream_texts_s": per_second(lambda each: filter_text(table, each), texts, seconds),
         "scan_texts_s": per_second(scanner.scan, texts, seconds),
         "scan_all_texts_s": per_second(scanner.scan_all, [texts], seconds) * len(texts),
-        "scan_all_mb_s": round(
-            per_second(scanner.scan_all, [texts], seconds) * len("".join(texts).encode()) / 1e6, 1
-        ),
+        "scan_all_mb_s": round(per_second(scanner.scan_all, [texts], seconds) * len("".join(texts).encode()) / 1e6, 1),
     }
 
 

@@ -32,9 +32,7 @@ def lists_of(
     def words(texts: list[str]) -> list[Word]:
         return [Word(text.strip("*"), Path("w"), 1, text.startswith("*"), text.endswith("*")) for text in texts]
 
-    return WordLists(
-        {name: words(texts) for name, texts in deny.items()}, words(allow), categories, max_gap=max_gap
-    )
+    return WordLists({name: words(texts) for name, texts in deny.items()}, words(allow), categories, max_gap=max_gap)
 
 
 @pytest.fixture
@@ -113,9 +111,7 @@ def test_what_comes_out_is_what_the_oracle_says_however_the_text_is_cut(table_of
     table = table_of(*lists)
     for text in samples:
         expected = oracle_text(text, *lists)
-        hits = {
-            (name, start, end) for name, spans in oracle_matches(text, *lists).items() for start, end in spans
-        }
+        hits = {(name, start, end) for name, spans in oracle_matches(text, *lists).items() for start, end in spans}
         for pieces in (cut(text, where), list(text), [text]):
             outs, stream = pushed(table, pieces)
             assert "".join(outs) == expected
@@ -140,9 +136,7 @@ def test_nothing_is_ever_out_that_the_whole_text_would_hide(table_of, lists, sam
 
 @thorough
 @given(settings_of_lists(("mask", "terminate")), texts, cuts)
-def test_a_terminating_word_ends_the_stream_at_the_same_place_however_the_text_is_cut(
-    table_of, lists, samples, where
-):
+def test_a_terminating_word_ends_the_stream_at_the_same_place_however_the_text_is_cut(table_of, lists, samples, where):
     table = table_of(*lists)
     _, _, categories = lists
     ending = [name for name, category in categories.items() if category.action == "terminate"]
@@ -229,7 +223,7 @@ def test_a_mask_goes_out_at_once_though_a_longer_word_goes_on(table_of):
 
 def test_an_allow_word_frees_the_short_word_inside_it_only(table_of):
     table = table_of({"a": ["妈的"]}, ["妈的小手"])
-    assert filter_text(table, "妈的小手，妈的大手")[0] == "妈的小手，**大手"
+    assert filter_text(table, "妈的小手 妈的大手")[0] == "妈的小手 **大手"
 
 
 def test_a_monitored_word_passes_without_delay_and_is_counted(table_of):

@@ -107,9 +107,7 @@ def touches(tokens: list[Token], at: int, direction: int, rules: Rules) -> bool:
 
 def counting(denied: set[tuple[int, int]], allowed: set[tuple[int, int]]) -> set[tuple[int, int]]:
     """Deny matches that no allow match contains."""
-    return {
-        (start, end) for start, end in denied if not any(first <= start and end <= last for first, last in allowed)
-    }
+    return {(start, end) for start, end in denied if not any(first <= start and end <= last for first, last in allowed)}
 
 
 def rendered(text: str, masked: set[tuple[int, int]], replaced: dict[tuple[int, int], str], mask: str = "*") -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import cached_property
 
 import tokenizers
 
 from bls.tokenizer_base import Settings, Tokenizer
+
+# Otherwise each process keeps a thread per core for batches of texts, and here a batch is one.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 class FastTokenizer(Tokenizer):
@@ -27,7 +31,7 @@ class FastTokenizer(Tokenizer):
         return found
 
     def encode(self, text: str, add_special_tokens: bool) -> list[int]:
-        ids: list[int] = self.core.encode(text, add_special_tokens=add_special_tokens).ids
+        ids = _encode(self.core, text, add_special_tokens)
         return self._with_one_bos(ids, text) if add_special_tokens else ids
 
     def _with_one_bos(self, ids: list[int], text: str) -> list[int]:
@@ -44,8 +48,7 @@ class FastTokenizer(Tokenizer):
         return ids[1:] if doubled or unwanted else ids
 
     def encode_literally(self, text: str) -> list[int]:
-        ids: list[int] = self._literal.encode(text, add_special_tokens=False).ids
-        return ids
+        return _encode(self._literal, text, False)
 
     @cached_property
     def _literal(self) -> tokenizers.Tokenizer:
@@ -56,3 +59,9 @@ class FastTokenizer(Tokenizer):
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         return str(self.core.decode(self._known(ids), skip_special_tokens=skip_special_tokens))
+
+
+def _encode(core: tokenizers.Tokenizer, text: str, add_special_tokens: bool) -> list[int]:
+    # A fifth faster than `encode`, since it leaves out where in the text each token stands.
+    ids: list[int] = core.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0].ids
+    return ids

@@ -141,7 +141,7 @@ class _Call:
         for row in range(self.rows):
             for word, weight in zip(words[row], weights[row], strict=True):
                 ids = self.tier.tokenizer.encode(word, add_special_tokens=False)
-                np.add.at(bias[row], ids, weight)
+                np.add.at(bias[row], [token for token in ids if token < bias.shape[1]], weight)
         return bias
 
     def _texts(self, name: str) -> list[list[str]]:

@@ -111,8 +111,12 @@ class _ByteLevelDecoder(_TableDecoder):
         for token in ids:
             if 0 <= token < self._vocab_size and kinds[token] < self._hidden_from:
                 held += self._data[offsets[token] : offsets[token + 1]]
-        text, used = utf_8_decode(held, "replace", False)
-        self._held = held[used:]
+        try:
+            text = held.decode()  # Nearly always whole, and then twice as fast as the call below.
+            self._held = b""
+        except UnicodeDecodeError:
+            text, used = utf_8_decode(held, "replace", False)
+            self._held = held[used:]
         return text
 
     def finish(self) -> str:

@@ -60,7 +60,9 @@ def llama_like() -> FastTokenizer:
     """Like a Hugging Face Llama 2: spaces are U+2581, bytes are tokens, a BOS is added by the post-processor."""
     trained = tokenizers.Tokenizer(models.BPE())
     trained.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    trained.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=500, limit_alphabet=90, show_progress=False))
+    trained.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+    ascii_only = [text for text in CORPUS if text.isascii()]  # All else becomes byte tokens.
+    trained.train_from_iterator(ascii_only, trainers.BpeTrainer(vocab_size=300, show_progress=False))
     model = json.loads(trained.to_str())["model"]
     names = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *model["vocab"]]
     merges = [tuple(merge) for merge in model["merges"]]
@@ -73,6 +75,15 @@ def llama_like() -> FastTokenizer:
     )
     core.add_special_tokens(["<unk>", "<s>", "</s>"])
     return FastTokenizer(core, Settings(bos_token="<s>", eos_token="</s>"))
+
+
+@cache
+def gemma_like() -> FastTokenizer:
+    """The same vocabulary, but no space is put before a text, nor taken off it."""
+    core = tokenizers.Tokenizer.from_str(llama_like().core.to_str())
+    core.normalizer = normalizers.Replace(" ", "▁")
+    core.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    return FastTokenizer(core, llama_like().settings)
 
 
 @cache
@@ -109,6 +120,7 @@ def sentencepiece_without_prefix() -> SentencePieceTokenizer:
 ALL = {
     "byte_level": byte_level,
     "llama_like": llama_like,
+    "gemma_like": gemma_like,
     "sentencepiece_like_llama": sentencepiece_like_llama,
     "sentencepiece_that_strips": sentencepiece_that_strips,
     "sentencepiece_without_prefix": sentencepiece_without_prefix,

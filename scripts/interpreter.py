@@ -65,6 +65,12 @@ def _system_folders() -> "list[str]":
     return [f"/usr/lib/{triplet}", f"/lib/{triplet}", "/usr/lib64", "/usr/local/lib", "/usr/lib"]
 
 
+def has_modules(*names: str) -> bool:
+    """Whether all of them can be imported; an empty folder of that name doesn't count."""
+    specs = [importlib.util.find_spec(name) for name in names]
+    return all(spec is not None and spec.origin is not None for spec in specs)
+
+
 def c_library() -> "str | None":
     """As in "glibc 2.36"; None where it isn't glibc."""
     try:
@@ -76,11 +82,10 @@ def c_library() -> "str | None":
 def refusal() -> "str | None":
     """Why this Python on this machine can't run the project, in one line; None if it can."""
     version = sys.version_info[:2]
-    has_venv = all(importlib.util.find_spec(module) for module in ("venv", "ensurepip"))
     return (
         machine_refusal(platform.system(), platform.machine(), c_library())
         or version_refusal(version)
-        or parts_refusal(version, find_libpython(), has_venv)
+        or parts_refusal(version, find_libpython(), has_modules("venv", "ensurepip"))
     )
 
 

@@ -47,6 +47,14 @@ def test_a_missing_part_is_refused_with_the_package_that_brings_it():
     assert interpreter.parts_refusal((3, 12), "/lib/libpython3.12.so.1.0", True) is None
 
 
+def test_a_module_whose_folder_was_left_empty_is_missing(tmp_path, monkeypatch):
+    (tmp_path / "hollow").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert interpreter.has_modules("venv", "ensurepip")
+    assert not interpreter.has_modules("venv", "hollow")
+    assert not interpreter.has_modules("venv", "a_module_that_is_missing")
+
+
 def test_finds_the_shared_library_of_this_python():
     library = Path(interpreter.find_libpython())
     assert library.name == "libpython{}.{}.so.1.0".format(*sys.version_info[:2])

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Any
 
 from bls import token_bytes, tokenizer
@@ -20,6 +21,7 @@ from bls.tokenizer_base import Tokenizer
 
 VERSION = Header.builder_version  # Raise it there when a table's content changes.
 _RANDOM_SEQUENCES = 3000
+_BYTES = [bytes([byte]) for byte in b" \xe4\xbd\xa0\xff"]
 _SPACE = "\u2581"  # SentencePiece's sign for a space.
 
 
@@ -170,11 +172,28 @@ def _samples(source: Tokenizer, table: TokenBytes) -> Iterator[list[int]]:
     # Each token amid others.
     chance.shuffle(ids)
     yield from (ids[place : place + 16] for place in range(0, len(ids), 8))
+    # Every short sequence of tokens that differ in how they are joined: starts, runs of bytes and their ends.
+    for length in range(2, 5):
+        yield from map(list, product(_telling(table), repeat=length))
     by_kind = [[token for token in ids if table.kind(token) == kind] for kind in range(ABSENT + 1)]
     pools = [pool for pool in by_kind if pool]
     for _ in range(_RANDOM_SEQUENCES):
         # Kinds are drawn first, so that the few byte and special tokens meet all others.
         kinds = chance.choices(pools, k=chance.randint(2, 24))
         yield [chance.choice(pool) for pool in kinds]
-    beyond = [-1, source.vocab_size, source.vocab_size + 1]
-    yield from ([*beyond[:cut], chance.choice(ids), *beyond[cut:]] for cut in range(4))
+
+
+def _telling(table: TokenBytes) -> list[int]:
+    """One token of each sort that decoders treat in a way of its own, so far as the vocabulary has it."""
+    sorts: list[Callable[[int, bytes], bool]] = [
+        lambda kind, piece: kind == TEXT and piece == b" ",
+        lambda kind, piece: kind == TEXT and piece.startswith(b" ") and len(piece) > 1,
+        lambda kind, piece: kind == TEXT and piece.isalpha(),
+        lambda kind, piece: kind == UNKNOWN,
+        lambda kind, piece: kind == SPECIAL,
+        # A space, the bytes of U+4F60 and one that never stands in UTF-8.
+        *(lambda kind, piece, byte=byte: kind in (TEXT, BYTE) and piece == byte for byte in _BYTES),
+    ]
+    ids = range(table.header.vocab_size)
+    first = [next((token for token in ids if is_one(table.kind(token), table.piece(token))), -1) for is_one in sorts]
+    return sorted(set(first))  # -1 is the id outside of the vocabulary, for what it lacks.

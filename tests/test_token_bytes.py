@@ -35,12 +35,13 @@ def pieces_of(decoder, ids, cuts):
 
 
 def ids_of_a_kind(kind):
-    """Any ids; bytes, special tokens and those that begin with a space are as likely as all others together."""
+    """Any ids; bytes and special tokens, those that begin with a space, and a lone space are each as likely as the rest."""
     tokenizer, table = small_tokenizers.ALL[kind](), table_of(kind)
     every = range(-2, tokenizer.vocab_size + 3)
     few = [token for token in every if table.kind(token) in (BYTE, SPECIAL)]
     spaced = [token for token in every if table.kind(token) == TEXT and table.piece(token).startswith(b" ")]
-    pool = [*every, *(few * (len(every) // len(few))), *(spaced * (len(every) // len(spaced)))]
+    blank = [token for token in spaced if table.piece(token) == b" "]
+    pool = [*every, *(token for some in (few, spaced, blank) for token in some * (len(every) // len(some)))]
     return st.lists(st.sampled_from(pool), max_size=30)
 
 

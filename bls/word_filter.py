@@ -90,10 +90,7 @@ class WordFilter:
         return decided
 
     def _out(self, decided: list[Match]) -> str:
-        hide, span = self._first.undecided()
-        for matcher in self._others:
-            matcher_hide, matcher_span = matcher.undecided()
-            hide, span = min(hide, matcher_hide), min(span, matcher_span)
+        hide, span = self._undecided()
         if decided and (last := self._note(decided)):
             return self._end(last, hide)
         if not self._spans:
@@ -102,7 +99,17 @@ class WordFilter:
             self._text = text[size:]
             self._base += size
             return text[:size]
-        return self._render(hide, span)
+        text = self._render(hide, span)
+        if self._text:  # what still waited for a decision may be out now, masked by another match
+            text += self._render(*self._undecided())
+        return text
+
+    def _undecided(self) -> tuple[int, int]:
+        hide, span = self._first.undecided(self._base)
+        for matcher in self._others:
+            matcher_hide, matcher_span = matcher.undecided(self._base)
+            hide, span = min(hide, matcher_hide), min(span, matcher_span)
+        return hide, span
 
     def _note(self, decided: list[Match]) -> Match | None:
         """Counts matches and keeps those to hide; returns the first that terminates."""

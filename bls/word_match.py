@@ -28,6 +28,7 @@ from bls.word_trie import (
     HIDE_HERE,
     LAST_WORD_CODE,
     SPACE,
+    SPACE_CHILD,
     SPAN_BELOW,
     SPAN_HERE,
 )
@@ -106,10 +107,14 @@ class WordMatcher:
                     last = code
                     position += 1
                     continue
-            elif code < 0 and plain and not live and anywhere == SEPARATOR:
-                last = SPACE
-                position += 1
-                continue
+            elif plain and anywhere == SEPARATOR and code < 0 and (not live or last < lexicon.first_cjk):
+                for node, _ in live:
+                    if info[node] & (SPACE_CHILD | CJK_CHILD):
+                        break
+                else:
+                    live, last = [], SPACE
+                    position += 1
+                    continue
             self._live, self._last, self.position = live, last, position
             before = len(decided)
             self._step(code, anywhere, at_word_start, decided)
@@ -127,8 +132,11 @@ class WordMatcher:
         self._plain = True
         return decided
 
-    def undecided(self) -> tuple[int, int]:
-        """From which raw position a character may still become hidden, and from which one part of a closed span."""
+    def undecided(self, out: int) -> tuple[int, int]:
+        """From which raw position a character may still become hidden, and from which one part of a longer span.
+
+        What is left of `out` went out already, masked, and needs no decision any more.
+        """
         info = self._lexicon.info
         hide = span = self.position
         if self._plain:
@@ -151,7 +159,9 @@ class WordMatcher:
                     hide = start
                 if bits & span_bits and start < span:
                     span = start
-        for (start, _, category), _ in self._candidates:
+        for (start, end, category), _ in self._candidates:
+            if end <= out:
+                continue
             treatment = self._treatments[category]
             if treatment.hides and start < hide:
                 hide = start

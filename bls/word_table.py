@@ -25,7 +25,7 @@ from bls.word_trie import ANYWHERE, AT_WORD_START, ENDING_SHIFT, LAST_WORD_CODE
 
 log = logging.getLogger(__name__)
 
-MAGIC = b"WORDTAB2"
+MAGIC = b"WORDTAB3"
 ALLOW = -1  # in place of a category: an allow word ends here
 
 # What a character is, as the compiled file holds it: a symbol's code, or one of these flags with a number.

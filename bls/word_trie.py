@@ -26,10 +26,11 @@ ALLOW_HERE, ALLOW_BELOW = 1, 2
 HIDE_HERE, HIDE_BELOW = 4, 8  # a word that is masked, replaced or terminates
 SPAN_HERE, SPAN_BELOW = 16, 32  # one of those whose text waits until the span is closed
 CJK_CHILD, CJK_HIDE = 64, 128  # a child by a CJK symbol; one that leads to a word that hides
-ENDING_SHIFT = 8
+SPACE_CHILD = 256
+ENDING_SHIFT = 9
 ENDS = 1 << ENDING_SHIFT  # from it on, a word ends at the node
 _HERE = ALLOW_HERE | HIDE_HERE | SPAN_HERE
-_MAX_TRIES = 64  # after so many collisions a node goes behind all others: the holes are filled by single children
+_MAX_TRIES = 256  # after so many collisions a node goes behind all others: the holes are filled by single children
 
 # Codes of symbols: 0 is any symbol of no word; letters and digits of ASCII, a space, other symbols, CJK ones.
 ASCII_WORD = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -118,6 +119,7 @@ def _info(edges: _Edges, endings: Int32, bits: Int32, alphabet: Alphabet) -> Int
         below = ((children & _HERE) << 1) | (children & (_HERE << 1))
         cjk = edges.codes[level] >= alphabet.first_cjk
         below |= np.where(cjk, CJK_CHILD, 0) | np.where(cjk & (below & HIDE_BELOW > 0), CJK_HIDE, 0)
+        below |= np.where(edges.codes[level] == SPACE, SPACE_CHILD, 0)
         np.bitwise_or.at(info, edges.parents[level], below.astype(np.int32))
     return info
 

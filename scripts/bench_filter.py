@@ -70,7 +70,7 @@ def made_words(count: int, text: str) -> list[str]:
     while len(words) < count:
         letters, sizes = ((chinese, (2, 2, 3, 3, 4, 5)), (latin, (4, 5, 6, 7, 8, 10)))[len(words) % 2]
         word = "".join(source.choices(letters, k=source.choice(sizes)))
-        if word not in bare:
+        if normaliser(Folding()).word(word) not in bare:
             words.add(word)
     return sorted(words)
 

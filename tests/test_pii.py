@@ -71,7 +71,7 @@ def test_full_width_digits_and_invisible_characters_are_no_disguise():
 def test_a_long_run_of_invisible_characters_ends_a_number_so_that_what_is_held_is_bounded():
     matcher = PiiMatcher(NUMBERS, MASKED)
     matcher.feed("138" + "\u200b" * 1000)
-    assert matcher.undecided() == (1003, 1003)
+    assert matcher.undecided(0) == (1003, 1003)
 
 
 def test_an_address_behind_a_long_run_of_letters_is_still_found():
@@ -122,7 +122,7 @@ def test_nothing_that_will_be_found_lies_left_of_what_is_undecided(text):
     so_far: list[Match] = []
     for character in text:
         so_far += matcher.feed(character)
-        hide, _ = matcher.undecided()
+        hide, _ = matcher.undecided(0)
         known = {(KINDS[category], start, end) for start, end, category in so_far}
         assert all(start >= hide for kind, start, end in whole if (kind, start, end) not in known)
 
@@ -132,7 +132,7 @@ def test_what_is_held_is_bounded_by_the_longest_pattern(kind):
     matcher = PiiMatcher({kind: 0}, [Treatment(kind, "mask", "")])
     for character in itertools.islice(itertools.cycle("eyJa0-@1.sk"), 3000):
         matcher.feed(character)
-        assert matcher.position - matcher.undecided()[0] <= pii.longest(kind)
+        assert matcher.position - matcher.undecided(0)[0] <= pii.longest(kind)
 
 
 def test_check_digits():

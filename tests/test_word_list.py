@@ -9,7 +9,7 @@ from bls.normalise import Folding
 from bls.word_compiler import compile_folder
 from bls.word_filter import filter_text
 from bls.word_list import Category, ListError
-from bls.word_table import BadTable, NewestTable, WordTable
+from bls.word_table import MAGIC, BadTable, NewestTable, WordTable
 from scripts import words as words_script
 
 SHIPPED = Path(__file__).parent.parent / "words"
@@ -143,7 +143,7 @@ def test_a_new_compiled_file_is_for_new_streams(folder):
     assert newest.table() is new
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"WORDTAB2" + b"\xff" * 30, None])
+@pytest.mark.parametrize("content", [b"", b"nonsense", MAGIC + b"\xff" * 30, None])
 def test_a_broken_compiled_file_is_refused_and_the_last_good_one_stays(folder, content, caplog):
     clock = [0.0]
     target = folder / "compiled.bin"

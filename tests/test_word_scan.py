@@ -36,6 +36,8 @@ def test_a_scan_gives_what_a_stream_gives(scanner, texts):
     expected = [filter_text(scanner._table, text) for text in texts]
     assert scanner.scan_all(texts) == expected
     assert [scanner.scan(text) for text in texts] == expected
+    long = "an innocent beginning, " * 30 + " ".join(texts)
+    assert scanner.scan(long) == filter_text(scanner._table, long)
 
 
 def test_texts_do_not_run_into_each_other(scanner):

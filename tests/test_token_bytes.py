@@ -35,7 +35,7 @@ def pieces_of(decoder, ids, cuts):
 
 
 def ids_of_a_kind(kind):
-    """Any ids; bytes and special tokens, those that begin with a space, and a lone space are each as likely as the rest."""
+    """Any ids; bytes and special tokens, those that begin with a space, and a lone space are as likely as the rest."""
     tokenizer, table = small_tokenizers.ALL[kind](), table_of(kind)
     every = range(-2, tokenizer.vocab_size + 3)
     few = [token for token in every if table.kind(token) in (BYTE, SPECIAL)]

@@ -142,8 +142,8 @@ ENGINE = Contract(
     """),
 )
 
-# tensorrt_llm_bls. text_input and max_tokens are mandatory all the same: Triton would only count inputs, the router
-# names the one that is missing.
+# tensorrt_llm_bls. text_input is optional for the sake of `messages`; the router names what is missing, as Triton's
+# core only counts inputs.
 ROUTER_CONTRACT = Contract(
     inputs=_tensors("""
         text_input                  STRING [1]            optional
@@ -152,7 +152,7 @@ ROUTER_CONTRACT = Contract(
         image_bytes_input           UINT8  [-1,-1,-1,-1]  optional
         image_url_input             STRING [1]            optional
         video_bytes_input           UINT8  [-1,-1,-1,-1]  optional
-        max_tokens                  INT32  [1]            optional
+        max_tokens                  INT32  [1]
         bad_words                   STRING [-1]           optional
         stop_words                  STRING [-1]           optional
         exclude_input_in_output     BOOL   [1]            optional

@@ -96,6 +96,8 @@ class EngineStream(Iterator[Tensors]):
         finally:
             if response is None:
                 self._rest = None
+        if response is not None and response["sequence_length"].flat[0] < 0:
+            raise EngineFailed("the engine failed in mid-stream; the server's log says why")
         return response
 
     def close(self) -> None:

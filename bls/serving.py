@@ -8,7 +8,6 @@ from contextlib import closing
 from typing import Any
 
 from bls import errors, policy, triton_io
-from bls.contract import ROUTER_CONTRACT
 from bls.request import parse
 from bls.router import Router
 from bls.watcher import TIMEOUT, Watch, Watcher
@@ -19,7 +18,7 @@ def serve(request: Any, router: Router, watcher: Watcher) -> None:
     sender = triton_io.Sender(request)
     try:
         parsed = parse(
-            triton_io.inputs(request, ROUTER_CONTRACT),
+            triton_io.inputs(request),
             triton_io.request_parameters(request),
             frozenset(request.requested_output_names()),
             request.request_id(),

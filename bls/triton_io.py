@@ -20,6 +20,10 @@ from bls.contract import ENGINE_CONTROL, Contract
 
 Tensors = Mapping[str, Array]
 
+# A parameter of the router's engine requests. An error that follows data is lost in a BLS iterator before python_backend
+# 25.05 (it carries no id), and may reach another request: such an error is sent as sequence_length -1 instead.
+ERRORS_AS_DATA = "errors_as_data"
+
 
 def parameters(args: Mapping[str, str]) -> dict[str, str]:
     """The `parameters` of the model's config.pbtxt."""
@@ -56,13 +60,13 @@ class _TritonLog(logging.Handler):
             pb_utils.Logger.log_info(line)
 
 
-def inputs(request: Any, contract: Contract) -> dict[str, Array]:
+def inputs(request: Any, contract: Contract | None = None) -> dict[str, Array]:
     """The tensors that the request holds, by name, batch dimension kept where Triton keeps it.
 
-    Raises BadRequest if a mandatory one is missing: Triton's core only counts them (Triton 2.51).
+    Raises BadRequest if a mandatory one of `contract` is missing: Triton's core only counts them (Triton 2.51).
     """
     present = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
-    for tensor in contract.inputs:
+    for tensor in contract.inputs if contract else ():
         if not tensor.optional and tensor.name not in present:
             raise errors.BadRequest(f"{tensor.name} is missing")
     return present
@@ -130,6 +134,7 @@ class Models:
         """
         self._check_ready(model)
         answers = self._request(model, tensors, outputs, request_id).exec(decoupled=True)
+        ended = False
         try:
             for answer in answers:
                 if answer.has_error():
@@ -137,9 +142,11 @@ class Models:
                 arrays = _arrays(answer)
                 if arrays:
                     yield arrays
+            ended = True
         finally:
-            for _ in answers:  # Left before its end, an iterator leaks, and the next stream may deadlock.
-                pass
+            if not ended:  # Left before its end, an iterator leaks, and the next stream may deadlock.
+                for _ in answers:
+                    pass
 
     def stop(self, model: str, request_id: str) -> None:
         """Ends a running stream of `model`; safe beside it, from another thread too."""
@@ -156,6 +163,7 @@ class Models:
             inputs=[pb_utils.Tensor(name, array) for name, array in tensors.items()],
             requested_output_names=list(outputs),
             request_id=request_id,
+            parameters={ERRORS_AS_DATA: True} if request_id else {},
         )
 
 
@@ -221,6 +229,6 @@ class Metrics:
         key = (name, tuple(sorted(labels.items())))
         if key not in self._metrics:
             family, buckets = self._families[name]
-            bounds = {"buckets": buckets} if buckets else {}
+            bounds = {"buckets": list(buckets)} if buckets else {}  # pb_utils takes no tuple.
             self._metrics[key] = family.Metric(labels=labels, **bounds)
         return self._metrics[key]

@@ -11,6 +11,9 @@ from engines.coalescer import Coalescer, Pace
 from engines.tensors import Arrays, EngineRequest
 
 
+FAILED = np.array([[-1]], dtype=np.int32)
+
+
 class Sender(Protocol):
     """The way back to the client; `bls.triton_io.Sender` in Triton."""
 
@@ -35,6 +38,8 @@ class Stream:
         self._sender = sender
         self._coalescer = Coalescer(pace)
         self._cumulative_log_prob = 0.0
+        self._errors_as_data = request.errors_as_data
+        self._has_sent = False
 
     def add(self, ids: tuple[int, ...], log_probs: tuple[float, ...]) -> None:
         self._coalescer.add(ids, log_probs)
@@ -44,13 +49,18 @@ class Stream:
         return self._coalescer.due() if self._streaming else None
 
     def send(self, now: float) -> None:
+        self._has_sent = True
         self._sender.send(self._tensors(now))
 
     def finish(self, now: float) -> None:
         self._sender.finish(self._tensors(now))
 
     def fail(self, error: RouterError) -> None:
-        self._sender.finish(error=error)
+        """After data, a caller that can't receive an error (bls.triton_io.ERRORS_AS_DATA) gets sequence_length -1."""
+        if self._errors_as_data and self._has_sent:
+            self._sender.finish({"output_ids": np.empty((1, 1, 0), np.int32), "sequence_length": FAILED})
+        else:
+            self._sender.finish(error=error)
 
     def is_cancelled(self) -> bool:
         return self._sender.is_cancelled()

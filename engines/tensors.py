@@ -71,6 +71,7 @@ class EngineRequest:
     generation: Generation
     streaming: bool
     exclude_input: bool
+    errors_as_data: bool = False
 
 
 def is_stop(arrays: Arrays) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bls import contract, errors, manifest, triton_io
@@ -62,7 +63,8 @@ class EngineModel:
         if tensors.is_stop(arrays):
             self._stop(request.request_id(), sender)
             return
-        read = tensors.read(arrays, self._limits.end_ids, self._settings.exclude_input)
+        as_data = bool(triton_io.request_parameters(request).get(triton_io.ERRORS_AS_DATA, False))
+        read = replace(tensors.read(arrays, self._limits.end_ids, self._settings.exclude_input), errors_as_data=as_data)
         self._limits.check(read.generation)
         self._engine.submit(request.request_id(), read, frozenset(request.requested_output_names()), sender)
 

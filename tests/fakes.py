@@ -13,6 +13,9 @@ from bls.request import parse
 from bls.watcher import Watch
 
 
+FAILURE = object()  # A response: the engine broke after it had sent data.
+
+
 class FakeModels:
     """Engines by name: each a list of responses, a response being a list of ids, a text, or an error to raise.
 
@@ -64,6 +67,8 @@ class FakeModels:
 
     @staticmethod
     def response(ids, number, outputs):
+        if ids is FAILURE:
+            return {"output_ids": np.empty((1, 1, 0), np.int32), "sequence_length": np.array([[-1]], np.int32)}
         ids = [ord(character) for character in ids] if isinstance(ids, str) else list(ids)
         tensors = {
             "output_ids": np.array(ids, np.int32).reshape(1, 1, -1),

@@ -6,7 +6,7 @@ from bls.contract import LARGE, SMALL
 from bls.errors import BadRequest, Busy, EngineFailed, EngineUnavailable
 from bls.router import Router
 from bls.watcher import Watch
-from tests.fakes import FakeEngines, FakeMetrics, FakeModels, patient_watch, request
+from tests.fakes import FAILURE, FakeEngines, FakeMetrics, FakeModels, patient_watch, request
 
 
 def answer(models, given, engines=None, watch=None, metrics=None, accumulate=False):
@@ -217,3 +217,8 @@ def test_the_log_line_never_holds_the_prompt_or_the_answer(caplog):
     (line,) = [entry.getMessage() for entry in caplog.records]
     assert "secret" not in line
     assert "model=tensorrt_llm_small reason=default finish=stop input_tokens=13 output_tokens=13" in line
+
+
+def test_a_failure_that_an_engine_sends_as_data_is_an_error():
+    with pytest.raises(EngineFailed, match="mid-stream"):
+        answer(FakeModels({SMALL: ["Pa", FAILURE]}), request(stream=True))

@@ -1,0 +1,54 @@
+"""A model repository for tests: everything as it is served, but for two echo engines and fewer router processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from bls.contract import ENGINE_CONTROL, LARGE, POSTPROCESSING, PREPROCESSING, ROUTER, SMALL
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SOURCE = ROOT / "model_repository"
+
+# What `seed` tells the echo engine: milliseconds between two tokens, plus 1000 times one of these.
+PLAIN = 0
+SILENT = 1  # No token ever, until it is stopped.
+FAILS_FIRST = 2
+FAILS_LATER = 3  # After two tokens.
+FINAL_ALONE = 4  # The end comes in a response of its own, as some engines send it.
+ENDS_EMPTY = 5  # The end rides on a response with sequence_length 0.
+ENDLESS = 6  # The prompt again and again, up to request_output_len.
+STOP_IS_AN_ERROR = 7  # SILENT, and a stop ends it with an error.
+
+
+def make(folder: Path, routers: int = 4, **replace: str) -> Path:
+    """Makes folder/model_repository and folder/engines/built. `replace`: values of the router's config by field."""
+    repository = folder / "model_repository"
+    for model in (ENGINE_CONTROL, POSTPROCESSING, PREPROCESSING, ROUTER):
+        shutil.copytree(SOURCE / model, repository / model)
+    for model in (SMALL, LARGE):
+        _make_engine(repository / model)
+    config = repository / ROUTER / "config.pbtxt"
+    text = config.read_text()
+    for field, value in {"count": str(routers), **replace}.items():
+        text, found = re.subn(rf"\b{field}: \S+", f"{field}: {value}", text, count=1)
+        assert found, field
+    config.write_text(text)
+    shutil.copytree(ROOT / "engines" / "built", folder / "engines" / "built", copy_function=os.link)
+    return repository
+
+
+def set_parameter(repository: Path, model: str, key: str, value: str) -> None:
+    config = repository / model / "config.pbtxt"
+    text, found = re.subn(rf'(key: "{key}".*\n\s*value: {{ string_value: ")[^"]*', rf"\g<1>{value}", config.read_text())
+    assert found, key
+    config.write_text(text)
+
+
+def _make_engine(folder: Path) -> None:
+    (folder / "1").mkdir(parents=True)
+    shutil.copy(ROOT / "tests" / "server" / "echo_engine.py", folder / "1" / "model.py")
+    text = (SOURCE / folder.name / "configs" / "cpu.pbtxt").read_text()
+    (folder / "config.pbtxt").write_text(re.sub(r"^parameters .*$", "", text, flags=re.MULTILINE))

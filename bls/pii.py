@@ -1,186 +1,21 @@
 """Finds personal data in a stream: e-mail addresses, phone numbers, Chinese ID numbers, bank cards and API keys.
 
-Each kind is a few sequences of character classes with bounded counts. Two regular expressions are made of each: the
-whole pattern, and its beginnings at the end of the text. A match counts when no beginning stands left of it, so nothing
-depends on how the text was cut, and what is held is at most the longest pattern (`longest`), mostly the current word.
-Full-width digits and letters count as ASCII, and invisible characters as nothing.
+A match counts when no beginning of a pattern stands left of it, so nothing depends on how the text was cut. What is
+held is at most the longest pattern (`pii_kinds.longest`), mostly the current word or number. Full-width digits and
+letters count as ASCII, and invisible characters as nothing.
 """
 
 from __future__ import annotations
 
-import re
+import copy
 import unicodedata
-from collections.abc import Callable, Mapping
-from datetime import date
-from typing import NamedTuple
+from collections.abc import Mapping
 
-from bls.word_match import Match
+from bls.pii_kinds import COMPILED, Compiled
+from bls.word_candidates import Match
 from bls.word_table import Treatment
 
-Atom = tuple[str, int, int]  # the inside of a character class, at least, at most
-Sequence = list[Atom]
-
 _MAX_INVISIBLE = 16  # in a row; more of them end a number
-_GAP = " -"
-
-
-def _literal(text: str) -> Sequence:
-    return [(re.escape(character), 1, 1) for character in text]
-
-
-def _digits(low: int, high: int | None = None) -> Atom:
-    return "0-9", low, high or low
-
-
-def _maybe(characters: str, most: int = 1) -> Atom:
-    return characters, 0, most
-
-
-_CHINESE_MOBILE: Sequence = [
-    ("1", 1, 1), ("3-9", 1, 1), _digits(1), _maybe(_GAP), _digits(4), _maybe(_GAP), _digits(4),
-]  # fmt: skip
-_AMERICAN_TAIL: Sequence = [("2-9", 1, 1), _digits(2), (" .-", 1, 1), _digits(4)]
-# E.164: up to 15 digits. The longest first, as a shorter one may be the beginning of it.
-_INTERNATIONAL: list[Sequence] = [
-    [*_literal("+"), ("1-9", 1, 1), *[_maybe(r" .()\-", 2), _digits(1)] * (size - 1)] for size in range(15, 7, -1)
-]
-_KEY, _PLAIN_KEY = "A-Za-z0-9_-", "A-Za-z0-9"
-
-
-class Kind(NamedTuple):
-    """One kind of personal data. `check` looks at what a pattern can't: a check digit, a date."""
-
-    sequences: list[Sequence]
-    before: str = r"(?<![0-9A-Za-z])"
-    after: str = r"(?![0-9A-Za-z])"
-    check: Callable[[str], bool] = bool
-    starts_with_letters: bool = False
-
-
-def is_bank_card(text: str) -> bool:
-    """13 to 19 digits whose last makes the sum of Luhn's rule a multiple of ten."""
-    digits = [int(character) for character in text if character.isdigit()]
-    if not 13 <= len(digits) <= 19 or len(set(digits)) == 1:
-        return False
-    doubled = (digit * 2 for digit in digits[-2::-2])
-    return (sum(digits[-1::-2]) + sum(digit // 10 + digit % 10 for digit in doubled)) % 10 == 0
-
-
-def is_chinese_id(text: str) -> bool:
-    """18 characters: region, a date of birth that exists, a serial number, and GB 11643's check character."""
-    characters = [character for character in text if character.isalnum()]
-    year, month, day = ("".join(characters[first:last]) for first, last in ((6, 10), (10, 12), (12, 14)))
-    try:
-        date(int(year), int(month), int(day))
-    except ValueError:
-        return False
-    total = sum(int(character) * pow(2, 17 - place, 11) for place, character in enumerate(characters[:17]))
-    return "10X98765432"[total % 11] == characters[17].upper()
-
-
-def _is_phone(text: str) -> bool:
-    digits = sum(map(str.isdigit, text))
-    return digits >= 8 and digits <= (15 if text.startswith("+") else 16)
-
-
-KINDS: dict[str, Kind] = {
-    "email": Kind(
-        [[("A-Za-z0-9", 1, 1), (r"A-Za-z0-9._%+\-", 0, 63), ("@", 1, 1), ("A-Za-z0-9", 1, 1),
-          (r"A-Za-z0-9.\-", 0, 252), (".", 1, 1), ("A-Za-z", 2, 24)]],
-        before="",  # of a longer run before the @, the last 64 characters are the address
-    ),
-    "phone": Kind(
-        [
-            [*_literal("+86"), _maybe(_GAP), *_CHINESE_MOBILE],
-            [*_literal("0086"), _maybe(_GAP), *_CHINESE_MOBILE],
-            _CHINESE_MOBILE,
-            [*_literal("(0"), _digits(2, 3), *_literal(")"), _maybe(_GAP), _digits(7, 8)],
-            [*_literal("0"), _digits(2, 3), ("-", 1, 1), _digits(7, 8)],
-            *_INTERNATIONAL,
-            [("(", 1, 1), ("2-9", 1, 1), _digits(2), (")", 1, 1), _maybe(_GAP), *_AMERICAN_TAIL],
-            [("2-9", 1, 1), _digits(2), (" .-", 1, 1), *_AMERICAN_TAIL],
-        ],
-        before=r"(?<![0-9A-Za-z+])",
-        check=_is_phone,
-    ),
-    "cn_id": Kind(
-        [[("1-9", 1, 1), _digits(5), _maybe(_GAP), ("12", 1, 1), _digits(7), _maybe(_GAP), _digits(3),
-          ("0-9Xx", 1, 1)]],
-        check=is_chinese_id,
-    ),
-    "bank_card": Kind(
-        [
-            [("2-6", 1, 1), _digits(12, 18)],
-            [("2-6", 1, 1), _digits(3), *[(_GAP, 1, 1), _digits(4)] * 3, _maybe(_GAP), _maybe("0-9", 3)],
-            [("3", 1, 1), _digits(3), (_GAP, 1, 1), _digits(6), (_GAP, 1, 1), _digits(5)],
-        ],
-        check=is_bank_card,
-    ),
-    "api_key": Kind(
-        [
-            [*_literal("sk-"), (_KEY, 20, 200)],
-            [*_literal("sk_live_"), (_PLAIN_KEY, 20, 100)],
-            [*_literal("gh"), ("pousr", 1, 1), ("_", 1, 1), (_PLAIN_KEY, 36, 100)],
-            [*_literal("github_pat_"), ("A-Za-z0-9_", 50, 100)],
-            [("A", 1, 1), ("KS", 1, 1), *_literal("IA"), ("A-Z0-9", 16, 16)],
-            [*_literal("AIza"), (_KEY, 35, 35)],
-            [*_literal("xox"), ("abprs", 1, 1), ("-", 1, 1), (r"A-Za-z0-9\-", 20, 200)],
-            [*_literal("hf_"), (_PLAIN_KEY, 30, 60)],
-            [*_literal("glpat-"), (_KEY, 20, 60)],
-            [*_literal("nvapi-"), (_KEY, 40, 100)],
-            [*_literal("npm_"), (_PLAIN_KEY, 36, 36)],
-            [*_literal("eyJ"), (_KEY, 8, 200), *_literal(".eyJ"), (_KEY, 8, 400), (".", 1, 1), (_KEY, 8, 200)],
-        ],
-        after="",  # of a longer one, as much as is known to be a key
-        starts_with_letters=True,
-    ),
-}  # fmt: skip
-
-
-def longest(kind: str) -> int:
-    """Characters that a match of this kind has at most: the bound of what is held for it."""
-    return max(sum(most for _, _, most in sequence) for sequence in KINDS[kind].sequences)
-
-
-def _whole(sequence: Sequence) -> str:
-    return "".join(f"[{characters}]{{{low},{high}}}" for characters, low, high in sequence)
-
-
-def _beginning(sequence: Sequence) -> str:
-    """The sequence, or as much of it as there is, up to the end of the text."""
-    (characters, low, high), *rest = sequence
-    open_end = rf"[{characters}]{{0,{high}}}\Z"
-    return rf"(?:{open_end}|[{characters}]{{{low},{high}}}{_beginning(rest)})" if rest else open_end
-
-
-def _hint(kind: Kind) -> str:
-    """What every match and every beginning starts with: by one character, or by two where one is too common."""
-    firsts = "".join(dict.fromkeys(sequence[0][0] for sequence in kind.sequences))
-    if not kind.starts_with_letters:
-        return f"[{firsts}]"
-    pairs = (rf"[{first}](?:[{second}]|\Z)" for (first, _, _), (second, _, _), *_ in kind.sequences)
-    return "|".join(dict.fromkeys(pairs))
-
-
-class _Compiled(NamedTuple):
-    hint: re.Pattern[str]  # without it there is neither a match nor a beginning; several times faster to look for
-    whole: re.Pattern[str]
-    beginning: re.Pattern[str]
-    check: Callable[[str], bool]
-
-
-def _compiled(kind: Kind) -> _Compiled:
-    whole = "|".join(map(_whole, kind.sequences))
-    beginning = "|".join(map(_beginning, kind.sequences))
-    return _Compiled(
-        re.compile(_hint(kind)),
-        re.compile(f"{kind.before}(?:{whole}){kind.after}"),
-        re.compile(f"{kind.before}(?!\\Z)(?:{beginning})"),
-        kind.check,
-    )
-
-
-_COMPILED = {name: _compiled(kind) for name, kind in KINDS.items()}
 
 
 class _Folded(dict[str, str]):
@@ -208,7 +43,7 @@ class PiiMatcher:
 
     def __init__(self, kinds: Mapping[str, int], treatments: list[Treatment]) -> None:
         """`kinds`: the number of each wanted kind's category."""
-        self._kinds = [(_COMPILED[name], number, treatments[number]) for name, number in kinds.items()]
+        self._kinds = [(COMPILED[name], number, treatments[number]) for name, number in kinds.items()]
         self._terminates = {number for _, number, treatment in self._kinds if treatment.action == "terminate"}
         self.position = 0
         self._text = ""  # folded: one character of context, then what is undecided
@@ -238,13 +73,9 @@ class PiiMatcher:
         """As WordMatcher.undecided; a match counts as soon as it is known, so `out` makes no difference."""
         return self._hide, self._span
 
-    def snapshot(self) -> tuple[object, ...]:
-        """The state, to `restore` it."""
-        return tuple(getattr(self, name) for name in self.__slots__)
-
-    def restore(self, state: tuple[object, ...]) -> None:
-        for name, value in zip(self.__slots__, state, strict=True):
-            setattr(self, name, value)
+    def snapshot(self) -> PiiMatcher:
+        """A copy that goes its own way."""
+        return copy.copy(self)
 
     def _take(self, chunk: str) -> None:
         if chunk.isascii():
@@ -292,7 +123,7 @@ class PiiMatcher:
         return decided
 
     @staticmethod
-    def _next(kind: _Compiled, text: str, begin: int) -> tuple[int, int] | None:
+    def _next(kind: Compiled, text: str, begin: int) -> tuple[int, int] | None:
         while match := kind.whole.search(text, begin):
             if kind.check(match[0]):
                 return match.span()

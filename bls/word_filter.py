@@ -15,7 +15,8 @@ from collections import Counter
 from typing import NamedTuple
 
 from bls.pii import PiiMatcher
-from bls.word_match import Match, WordMatcher
+from bls.word_candidates import Match
+from bls.word_match import WordMatcher
 from bls.word_table import WordTable
 
 _KEPT_HITS = 1000  # of one stream; `counts` knows them all
@@ -38,12 +39,12 @@ class WordFilter:
         self.counts: Counter[str] = Counter()  # matches by category
         self._table = table
         self._treatments = table.treatments
-        self._matchers: list[WordMatcher | PiiMatcher] = [
+        matchers: list[WordMatcher | PiiMatcher] = [
             WordMatcher(lexicon, table.treatments, table.max_gap) for lexicon in table.lexicons
         ]
         if table.pii:
-            self._matchers.append(PiiMatcher(table.pii, table.treatments))
-        self._first, *self._others = self._matchers
+            matchers.append(PiiMatcher(table.pii, table.treatments))
+        self._first, *self._others = matchers
         self._terminates = any(treatment.action == "terminate" for treatment in table.treatments)
         self._text = ""  # not out yet
         self._base = 0  # raw position of its first character
@@ -72,21 +73,20 @@ class WordFilter:
         """The rest, at the end of the stream."""
         if self.terminated:
             return ""
-        decided = [match for matcher in self._matchers for match in matcher.finish()]
+        decided = [match for matcher in (self._first, *self._others) for match in matcher.finish()]
         return self._out(decided)
 
     def _feed_all(self, text: str) -> list[Match]:
         """Feeds every matcher up to the character at which the first of them terminates, if one does."""
-        before = [matcher.snapshot() for matcher in self._matchers] if self._terminates else []
-        decided = [match for matcher in self._matchers for match in matcher.feed(text)]
+        matchers = [self._first, *self._others]
+        before = [matcher.snapshot() for matcher in matchers] if self._terminates else []
+        decided = [match for matcher in matchers for match in matcher.feed(text)]
         if before:
             begin = self._base + len(self._text)
-            stop = min(matcher.position for matcher in self._matchers)
+            stop = min(matcher.position for matcher in matchers)
             if stop < begin + len(text):
-                decided = []
-                for matcher, state in zip(self._matchers, before, strict=True):
-                    matcher.restore(state)
-                    decided += matcher.feed(text[: stop - begin])
+                decided = [match for matcher in before for match in matcher.feed(text[: stop - begin])]
+                self._first, *self._others = before
         return decided
 
     def _out(self, decided: list[Match]) -> str:

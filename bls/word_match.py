@@ -14,8 +14,7 @@ What matches, exactly (R is `max_gap`):
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from bls.word_candidates import NEVER, Candidates, Match
 from bls.word_table import ALLOW, INVISIBLE, SEPARATOR, SOFT, Character, Lexicon, Treatment
 from bls.word_trie import (
     ALLOW_BELOW,
@@ -35,31 +34,15 @@ from bls.word_trie import (
 
 Item = tuple[int, int]  # node, raw position where it began
 Waiting = tuple[int, int, int]  # and the position of its last symbol
-NEVER = 1 << 62
 _MANY = 3  # so many equal letters are no spelling any more
 
 
-class Match(NamedTuple):
-    """Raw characters `start` to `end` (exclusive) are a word of a category, by its number."""
-
-    start: int
-    end: int
-    category: int
-
-
-class Candidate(NamedTuple):
-    """A match that may still be exempted, or whose right boundary isn't seen yet."""
-
-    match: Match
-    needs_boundary: bool
-
-
 class WordMatcher:
-    """One stream's place in one lexicon. Lists are replaced, never changed, so a snapshot is a copy of references."""
+    """One stream's place in one lexicon. Lists are replaced, never changed, so a copy of it may share them."""
 
     __slots__ = (
-        "_allow_at", "_allow_from", "_candidates", "_gap", "_gapped", "_last", "_lexicon", "_live", "_look_up",
-        "_max_gap", "_over", "_plain", "_repeats", "_run", "_span_bits", "_treatments", "position",
+        "_candidates", "_gap", "_gapped", "_last", "_lexicon", "_live", "_look_up", "_max_gap", "_over", "_plain",
+        "_repeats", "_run", "_span_bits", "_treatments", "position",
     )  # fmt: skip
 
     def __init__(self, lexicon: Lexicon, treatments: list[Treatment], max_gap: int) -> None:
@@ -74,13 +57,11 @@ class WordMatcher:
         self._over: list[Waiting] = []  # held over a gap, before any symbol
         self._gapped: list[Waiting] = []  # held over a gap that only a CJK symbol may follow
         self._repeats: list[Item] = []  # stayed where they were on a repeated letter
-        self._candidates: list[Candidate] = []
+        self._candidates = Candidates()
         self._last = SPACE  # code of the last symbol, a space after a gap
         self._run = 1  # how often the last symbol came in a row
         self._plain = True  # `_live` and `_last` are all there is to the state; the last symbol came once
         self._gap = 0  # invisible characters since the last symbol
-        self._allow_at = -1  # the position at which allow words ended last,
-        self._allow_from = NEVER  # and where the longest of them began
 
     def feed(self, chunk: str) -> list[Match]:
         """The matches that are decided with `chunk`. Stops behind the character that decides a terminating one."""
@@ -127,8 +108,8 @@ class WordMatcher:
 
     def finish(self) -> list[Match]:
         """The matches that are decided by the end of the text."""
-        decided = list(dict.fromkeys(candidate.match for candidate in self._candidates))
-        self._live, self._over, self._gapped, self._repeats, self._candidates = [], [], [], [], []
+        decided = self._candidates.rest()
+        self._live, self._over, self._gapped, self._repeats = [], [], [], []
         self._plain = True
         return decided
 
@@ -148,7 +129,8 @@ class WordMatcher:
                     span = start
             return hide, span
         for items, hide_bits, span_bits in (
-            (self._live, HIDE_BELOW, self._span_bits),
+            # What is invisible behind a word goes with it if two more of its last letter come.
+            (self._live, HIDE_BELOW | HIDE_HERE if self._lexicon.repeats else HIDE_BELOW, self._span_bits),
             (self._over, HIDE_BELOW, SPAN_BELOW),
             (self._gapped, CJK_HIDE, SPAN_BELOW),
             (self._repeats, HIDE_BELOW | HIDE_HERE, SPAN_BELOW | SPAN_HERE),
@@ -159,7 +141,7 @@ class WordMatcher:
                     hide = start
                 if bits & span_bits and start < span:
                     span = start
-        for (start, end, category), _ in self._candidates:
+        for (start, end, category), _ in self._candidates.waiting:
             if end <= out:
                 continue
             treatment = self._treatments[category]
@@ -169,13 +151,13 @@ class WordMatcher:
                 span = start
         return hide, span
 
-    def snapshot(self) -> tuple[object, ...]:
-        """The state, to `restore` it."""
-        return tuple(getattr(self, name) for name in self.__slots__)
-
-    def restore(self, state: tuple[object, ...]) -> None:
-        for name, value in zip(self.__slots__, state, strict=True):
-            setattr(self, name, value)
+    def snapshot(self) -> WordMatcher:
+        """A copy that goes its own way."""
+        copy = WordMatcher(self._lexicon, self._treatments, self._max_gap)
+        for name in self.__slots__:
+            setattr(copy, name, getattr(self, name))
+        copy._candidates = self._candidates.copy()
+        return copy
 
     def _terminates(self, decided: list[Match]) -> bool:
         return any(self._treatments[match.category].action == "terminate" for match in decided)
@@ -188,13 +170,13 @@ class WordMatcher:
             self._forget_old()
             self._over, self._gapped = self._behind_gap(literal=False)
             self._live, self._repeats, self._last, self._run, self._gap = [], [], SPACE, 1, 0
-            self._seen_boundary(True)
+            self._candidates.seen_boundary(True)
         elif kind == INVISIBLE:
             self._forget_old()
             self._gap += 1
             if self._gap > self._max_gap:
                 self._live, self._repeats, self._last, self._run = [], [], SPACE, 1
-                self._seen_boundary(True)
+                self._candidates.seen_boundary(True)
         elif kind == SOFT:
             self._forget_old()
             over, gapped = self._behind_gap(literal=True)
@@ -202,9 +184,11 @@ class WordMatcher:
             self._over, self._gapped = over, gapped
         else:
             self._letters(self._lexicon.characters.symbols[place])
-        if self._candidates:
-            self._settle(decided)
-        special = self._over or self._gapped or self._repeats or self._candidates or self._gap
+        waiting = self._candidates.waiting
+        if waiting:
+            decided += self._candidates.settle(self.position + 1, self._allow_live_from())
+            waiting = self._candidates.waiting
+        special = self._over or self._gapped or self._repeats or waiting or self._gap
         self._plain = not special and self._run <= 1
 
     def _letters(self, symbols: tuple[Character, ...]) -> None:
@@ -241,7 +225,7 @@ class WordMatcher:
     def _symbol(self, code: int, anywhere: int, at_word_start: int) -> None:
         lexicon, position = self._lexicon, self.position
         after_word_character = 0 < self._last <= LAST_WORD_CODE
-        self._seen_boundary(not 0 < code <= LAST_WORD_CODE)
+        self._candidates.seen_boundary(not 0 < code <= LAST_WORD_CODE)
         stayed: list[Item] = []
         if code == self._last and code:
             items = self._live
@@ -263,40 +247,12 @@ class WordMatcher:
 
     def _end_words(self, items: list[Item]) -> None:
         lexicon, end = self._lexicon, self.position + 1
-        found = []
         for node, start in items:
             for category, needs_boundary in lexicon.endings[lexicon.info[node] >> ENDING_SHIFT]:
-                if category != ALLOW:
-                    found.append(Candidate(Match(start, end, category), needs_boundary))
-                elif self._allow_at != self.position:
-                    self._allow_at, self._allow_from = self.position, start
+                if category == ALLOW:
+                    self._candidates.allow(start, end)
                 else:
-                    self._allow_from = min(self._allow_from, start)
-        if found:
-            self._candidates = self._candidates + found
-
-    def _seen_boundary(self, is_boundary: bool) -> None:
-        if self._candidates:
-            self._candidates = [
-                Candidate(candidate.match, False) if candidate.needs_boundary else candidate
-                for candidate in self._candidates
-                if is_boundary or not candidate.needs_boundary
-            ]
-
-    def _settle(self, decided: list[Match]) -> None:
-        """Drops the candidates that an allow word contains, and decides those that none can contain any more."""
-        allowed_from = self._allow_from if self._allow_at == self.position else NEVER
-        may_be_allowed_from = self._allow_live_from()
-        waiting = []
-        for candidate in dict.fromkeys(self._candidates):
-            start = candidate.match.start
-            if allowed_from <= start:
-                continue
-            if candidate.needs_boundary or may_be_allowed_from <= start:
-                waiting.append(candidate)
-            else:
-                decided.append(candidate.match)
-        self._candidates = waiting
+                    self._candidates.add(Match(start, end, category), needs_boundary)
 
     def _allow_live_from(self) -> int:
         info = self._lexicon.info

@@ -221,6 +221,11 @@ def test_a_mask_goes_out_at_once_though_a_longer_word_goes_on(table_of):
     assert [stream.push(character) for character in "法轮功"] == ["", "**", "*"]
 
 
+def test_what_is_invisible_behind_a_word_is_hidden_with_its_repeated_letter(table_of):
+    stream = WordFilter(table_of({"a": ["*ab*"]}))
+    assert [stream.push(character) for character in "ab\u200bbb"] == ["", "**", "", "", "***"]
+
+
 def test_an_allow_word_frees_the_short_word_inside_it_only(table_of):
     table = table_of({"a": ["妈的"]}, ["妈的小手"])
     assert filter_text(table, "妈的小手 妈的大手")[0] == "妈的小手 **大手"

@@ -29,7 +29,7 @@ from typing import Any
 from bls.normalise import Folding, normaliser
 from bls.word_compiler import compile_lists
 from bls.word_filter import WordFilter, filter_text
-from bls.word_list import Category, Word, WordLists
+from bls.word_list import PII_KINDS, Category, Word, WordLists
 from bls.word_scan import TextScanner
 from bls.word_table import NewestTable, WordTable
 
@@ -49,8 +49,19 @@ def main(arguments: list[str]) -> int:
     text = running_text()
     results = [measured(size, text, options.seconds) for size in options.words]
     print(table(results))
-    print(json.dumps({"push_characters": PUSH_CHARACTERS, "text_characters": TEXT_CHARACTERS, "results": results}))
+    loop = round(plain_loop_ns(), 1)
+    print(f"\nA turn of an empty loop took {loop} ns at best: what the machine gave in this run.")
+    sizes = {"push_characters": PUSH_CHARACTERS, "text_characters": TEXT_CHARACTERS, "loop_ns": loop}
+    print(json.dumps({**sizes, "results": results}))
     return 0
+
+
+def plain_loop_ns() -> float:
+    def turns() -> None:
+        for number in range(100_000):
+            number * 3
+
+    return min(once(turns) for _ in range(20)) / 100_000 * 1e9
 
 
 def running_text() -> str:
@@ -83,12 +94,16 @@ def measured(size: int, text: str, seconds: float) -> dict[str, Any]:
         build_seconds = once(lambda: compile_lists(lists, path))
         reload_seconds = min(once(lambda: WordTable(path)) for _ in range(3))
         table = NewestTable(path).table()
+        lists.pii = {kind: Category(kind) for kind in PII_KINDS}
+        with_pii = Path(folder) / "with_pii.bin"
+        compile_lists(lists, with_pii)
         result: dict[str, Any] = {
             "words": size,
             "build_s": round(build_seconds, 2),
             "reload_ms": round(reload_seconds * 1e3, 2),
             "file_mb": round(path.stat().st_size / 1e6, 1),
             **pushes(table, text, seconds),
+            **{f"pii_{name}": value for name, value in pushes(WordTable(with_pii), text, seconds).items()},
             **whole_texts(table, text, seconds),
             **peers(words, text, seconds),
             **memory(path, text),

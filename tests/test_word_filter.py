@@ -1,5 +1,7 @@
 import itertools
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -280,3 +282,19 @@ def test_what_is_held_is_bounded_by_the_longest_word_and_the_gap(table_of):
 def test_hits_tell_where_and_never_what(table_of):
     _, hits = filter_text(table_of({"a": ["法轮"]}), "好法轮")
     assert [tuple(hit) for hit in hits] == [("a", 1, 3, "mask")]
+
+
+def test_a_process_that_filters_reads_no_lists_and_no_character_tables(table_of, tmp_path):
+    table_of({"a": ["法轮"]})
+    program = (
+        "import sys; from pathlib import Path; from bls.word_filter import filter_text; from bls.word_table import *;"
+        "print(filter_text(WordTable(Path(sys.argv[1])), '法 輪')[0]);"
+        "from bls import normalise; assert normalise._tables.cache_info().currsize == 0;"
+        "assert not {'bls.word_compiler', 'bls.word_list', 'bls.pinyin', 'tomllib'} & set(sys.modules);"
+        "assert not {'opencc', 'pypinyin', 'confusable_homoglyphs', 'ahocorasick_rs', 'tomli'} & set(sys.modules)"
+    )
+    root = Path(__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "compiled")], cwd=root, capture_output=True, text=True
+    )
+    assert (done.stdout.strip(), done.stderr) == ("***", "")

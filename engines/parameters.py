@@ -18,11 +18,15 @@ class BadParameter(ValueError):
 
 @dataclass(frozen=True)
 class EngineParameters:
-    """None means: by the engine's own rule. `stream_interval` is in tokens and excludes `stream_min_interval_ms`."""
+    """None means: by the engine's own rule; a queue of 0 has no limit, as in TensorRT-LLM.
+
+    `stream_interval` is in tokens and excludes `stream_min_interval_ms`.
+    """
 
     in_flight: bool
     no_evict: bool = True
     max_batch_size: int = 32
+    max_queue_size: int = 0
     max_num_tokens: int = 256
     cache_tokens: int | None = None
     reuse_cache: bool = True
@@ -63,6 +67,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "gpt_model_type": ("in_flight", _choice(_IN_FLIGHT)),
     "batch_scheduler_policy": ("no_evict", _choice(_NO_EVICT)),
     "max_batch_size": ("max_batch_size", _number(int, 1, 4096)),
+    "max_queue_size": ("max_queue_size", _number(int, 0, 1 << 20)),
     "max_num_tokens": ("max_num_tokens", _number(int, 1, 1 << 20)),
     "max_tokens_in_paged_kv_cache": ("cache_tokens", _number(int, 1, 1 << 31)),
     "enable_kv_cache_reuse": ("reuse_cache", _choice(_BOOLS)),

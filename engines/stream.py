@@ -10,7 +10,6 @@ from bls.errors import RouterError
 from engines.coalescer import Coalescer, Pace
 from engines.tensors import Arrays, EngineRequest
 
-
 FAILED = np.array([[-1]], dtype=np.int32)
 
 

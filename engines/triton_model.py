@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -38,7 +37,7 @@ class EngineModel:
             _pace(self._settings),
             Periods(self._settings.cancellation_check_period_ms / 1000, self._settings.stats_check_period_ms / 1000),
             self._metrics.publish,
-            _most_waiting(args),
+            self._settings.max_queue_size,
         )
         self._limits = _limits(self._manifest, self._settings, self._engine.statistics)
 
@@ -79,12 +78,6 @@ def _pace(settings: parameters.EngineParameters) -> Pace:
     if settings.stream_interval is not None:
         return Pace(tokens=settings.stream_interval)
     return Pace(seconds=settings.stream_min_interval_ms / 1000)
-
-
-def _most_waiting(args: Mapping[str, str]) -> int:
-    """Triton hands requests on at once, so its max_queue_size is kept here, as TensorRT-LLM's executor does."""
-    batching = json.loads(args["model_config"]).get("dynamic_batching", {})
-    return int(batching.get("default_queue_policy", {}).get("max_queue_size", 0))
 
 
 def _limits(built: manifest.Manifest, settings: parameters.EngineParameters, statistics: Statistics) -> Limits:

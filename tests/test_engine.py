@@ -1,5 +1,6 @@
 """engines/engine.py with workers that are threads: what clients get, and what happens when a worker is lost."""
 
+import dataclasses
 import threading
 
 import pytest
@@ -229,3 +230,21 @@ def test_a_worker_that_can_not_load_stops_the_load_with_its_reason():
 
     with pytest.raises(EngineFailed, match="no such file"):
         Engine(lambda: Unloadable(CountingPipeline()), Pace())
+
+
+def test_a_caller_that_cannot_receive_errors_after_data_gets_a_length_of_minus_one(bench):
+    one = bench(prepare=held)
+    asked = dataclasses.replace(request(10, max_tokens=20), errors_as_data=True)
+    early, late = one.submit(asked), one.submit(asked)
+    for sender in (early, late):
+        sender.left = sender is early
+    assert early.ended.wait(10)
+    assert str(early.error) == "[CANCELLED] the client left"
+    pipeline = one.pipelines[0]
+    pipeline.before_step = lambda: pipeline.batches and late.ended.wait(10)
+    pipeline.gate.set()
+    assert late.got_one.wait(10)
+    late.left = True
+    assert late.ended.wait(10)
+    assert late.error is None
+    assert late.responses[-1]["sequence_length"].tolist() == [[-1]]

@@ -18,6 +18,7 @@ def test_every_parameter_is_read():
             "gpt_model_type": "V1",
             "batch_scheduler_policy": "max_utilization",
             "max_batch_size": "4",
+            "max_queue_size": "9",
             "max_num_tokens": "128",
             "max_tokens_in_paged_kv_cache": "4096",
             "enable_kv_cache_reuse": "false",
@@ -29,7 +30,7 @@ def test_every_parameter_is_read():
             "inference_num_threads": "2",
         }
     )
-    assert read == EngineParameters(False, False, 4, 128, 4096, False, False, False, None, 20.5, 25, 200, 2)
+    assert read == EngineParameters(False, False, 4, 9, 128, 4096, False, False, False, None, 20.5, 25, 200, 2)
     assert parameters.read({**MINIMAL, "stream_interval": "3"}).stream_interval == 3
 
 

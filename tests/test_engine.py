@@ -241,7 +241,8 @@ def test_a_caller_that_cannot_receive_errors_after_data_gets_a_length_of_minus_o
     assert early.ended.wait(10)
     assert str(early.error) == "[CANCELLED] the client left"
     pipeline = one.pipelines[0]
-    pipeline.before_step = lambda: pipeline.batches and late.ended.wait(10)
+    late_key = 1
+    pipeline.before_step = lambda: any(late_key in batch for batch in pipeline.batches) and late.ended.wait(10)
     pipeline.gate.set()
     assert late.got_one.wait(10)
     late.left = True

@@ -24,14 +24,23 @@ def tree(pid: int) -> Iterator[int]:
 
 
 def role(pid: int) -> str:
-    """The model that a stub serves, "engine" for the process that computes, "tritonserver" for the server."""
-    words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    if "engines.worker" in words:
-        return ENGINE_PROCESS
-    for word in words:
-        if word.endswith("/1/model.py"):
-            return Path(word).parent.parent.name
-    return Path(words[0]).name
+    """The model that a stub serves, "engine" for the process that computes, else the program's name."""
+    words = _command(pid)
+    return stub_model(pid) or (ENGINE_PROCESS if "engines.worker" in words else Path(words[0]).name)
+
+
+def stub_model(pid: int) -> str:
+    """The model whose stub the process is; "" for any other process, one that has ended included."""
+    words = _command(pid)
+    model_file = Path(words[1]) if len(words) > 1 and words[0].endswith("triton_python_backend_stub") else None
+    return model_file.parent.parent.name if model_file else ""
+
+
+def _command(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return [""]
 
 
 def cpu_seconds(pid: int) -> dict[str, float]:

@@ -118,6 +118,10 @@ class Supervisor:
                 doing = _stopping_status(event) or doing
             self._progress.status(f"{doing}; at most {self.settings.drain_s} s, once more stops at once")
             idle_connections.close_idle(self._server.pid, self.settings.http_port)
+            if self._server.has_answered_all():
+                self._server.kill()
+                self._progress.done("stopped")
+                return STOPPED
             if self._signal(0.5) in self._stop_signals or time.monotonic() > end:
                 self._server.kill()
         # The server's own status says best whether it came to its end: its count of requests in flight, in the log, is

@@ -5,11 +5,12 @@ from __future__ import annotations
 import http.client
 import os
 import signal
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import children, shared_memory
+from scripts import children, processes, shared_memory
 from scripts.environment import Environment
 
 
@@ -84,6 +85,7 @@ class TritonServer:
     def __init__(self, settings: Settings, environment: Environment) -> None:
         self.settings = settings
         self._shm_prefix = shared_memory.new_prefix()
+        self._stubs: Counter[str] = Counter()
         variables = environment.variables()
         libraries = [str(path) for path in environment.libraries]
         variables["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [*libraries, variables.get("LD_LIBRARY_PATH")]))
@@ -113,8 +115,20 @@ class TritonServer:
 
     def stop(self) -> None:
         """Asks it to finish the requests in flight and to end."""
+        self._stubs = self._count_stubs()
         if self.exit_status() is None:
             os.kill(self.pid, signal.SIGTERM)
+
+    def has_answered_all(self) -> bool:
+        """Whether, after `stop`, every python model has begun to end its processes: it does so after its last request.
+
+        tritonserver takes a second for each process, one after the other, and does nothing else by then.
+        """
+        left = self._count_stubs()
+        return bool(self._stubs) and all(left[model] < count for model, count in self._stubs.items())
+
+    def _count_stubs(self) -> Counter[str]:
+        return Counter(role for pid in processes.tree(self.pid) if (role := processes.stub_model(pid)))
 
     def kill(self) -> None:
         """Ends it and its stubs now."""

@@ -89,10 +89,17 @@ def inputs_of(**values: Any) -> list[Any]:
 class GrpcStream:
     """One gRPC stream: `messages()` gives what arrived, InferResults or exceptions, up to FINAL or the first error."""
 
-    def __init__(self, server: Any, model: str = "llm_router", options: dict[str, Any] | None = None, **values: Any):
+    def __init__(
+        self,
+        server: Any,
+        model: str = "llm_router",
+        options: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+        **values: Any,
+    ) -> None:
         self._client = grpc.InferenceServerClient(server.grpc_url)
         self._arrived: queue.Queue[Any] = queue.Queue()
-        self._client.start_stream(lambda result, error: self._arrived.put(error or result))
+        self._client.start_stream(lambda result, error: self._arrived.put(error or result), headers=headers)
         self._client.async_stream_infer(model, inputs_of(**values), **(options or {}))
 
     def messages(self) -> Iterator[Any]:

@@ -174,7 +174,6 @@ def test_a_bad_word_is_never_shown(server):
         ({"max_tokens": 5}, "[BAD_REQUEST] text_input is missing"),
         ({"max_tokens": 5, "stream": True}, "[BAD_REQUEST] text_input is missing"),
         ({"text_input": "hi"}, "[BAD_REQUEST] max_tokens is missing"),
-        ({}, "[BAD_REQUEST] text_input is missing"),
         ({"text_input": "hi", "max_tokens": 0}, "[BAD_REQUEST] max_tokens is 0; it must be a single value > 0"),
         ({"text_input": "", "max_tokens": 5}, "[BAD_REQUEST] text_input is empty"),
         (
@@ -193,6 +192,10 @@ def test_a_bad_request_is_refused_by_name(server, body, message):
     assert refusal(server, **body).startswith(message)
 
 
+def test_a_request_without_any_input_is_refused_by_triton_by_name(server):
+    assert "missing required input(s) ['max_tokens']" in refusal(server)
+
+
 def test_a_prompt_over_every_context_is_refused_with_the_numbers_and_starts_no_engine(server):
     before = started(server)
     error = refusal(server, text_input="hi", max_tokens=9000)
@@ -200,19 +203,24 @@ def test_a_prompt_over_every_context_is_refused_with_the_numbers_and_starts_no_e
     assert started(server) == before
 
 
-def test_grpc_gets_the_code_of_the_error(server):
-    for values, code in (
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
         ({"text_input": "hi", "max_tokens": 0}, "INVALID_ARGUMENT"),
-        ({"text_input": "hi", "max_tokens": 5, "seed": 1000 * echo_repository.FAILS_LATER, "stream": True}, "INTERNAL"),
-    ):
-        with grpc_stream(server, **values) as stream:
-            error = error_of(stream.messages())
-        assert code in str(error.status()) or error.message().startswith(f"[{code}]")
+        ({"text_input": "one two three", "max_tokens": 5, "seed": 1000 * echo_repository.FAILS_LATER}, "INTERNAL"),
+    ],
+)
+def test_grpc_gets_the_code_of_the_error(server, values, code):
+    # Without this header Triton's gRPC streams carry the message alone.
+    with grpc_stream(server, headers={"triton_grpc_error": "true"}, stream=True, **values) as stream:
+        error = error_of(stream.messages())
+    assert error.status() == f"StatusCode.{code}"
+    assert error.message().startswith(f"[{'BAD_REQUEST' if code == 'INVALID_ARGUMENT' else code}] ")
 
 
 def test_an_engine_that_breaks_in_mid_stream_ends_the_stream_with_one_line(server):
     events = events_of(server, text_input="one two three four", max_tokens=50, seed=1000 * echo_repository.FAILS_LATER)
-    assert events[-1] == {"error": "[INTERNAL] told to fail"}
+    assert events[-1] == {"error": "[INTERNAL] the engine failed in mid-stream; the server's log says why"}
     assert [event["text_output"] for event in events[:-1]] == ["one", " two"]
     for event in events:
         assert "Traceback" not in str(event) and ".py" not in str(event)

@@ -1,7 +1,7 @@
 """Whole texts, such as prompts, many times faster than a stream: numpy finds the few texts that need a real look.
 
 The quick look follows every path of the trie to its first word, for all positions at once. It is too suspicious rather
-than too exact: what needs a closer look, such as repeats, invisible characters and right boundaries, is only a reason
+than too exact: what needs a closer look, such as repeats and right boundaries, is only a reason
 for one. A text that it clears holds no match; any other goes through the stream's own filter: the results are the same.
 """
 
@@ -19,7 +19,7 @@ from bls.word_trie import ANYWHERE, AT_WORD_START, ENDING_SHIFT, LAST_WORD_CODE,
 
 Int32 = npt.NDArray[np.int32]
 
-_SKIPPED, _UNUSUAL = -1, -2
+_SKIPPED, _UNUSUAL, _UNSEEN = -1, -2, -3
 _TWO_PLANES = 0x20000  # with the emoji and mathematical letters; beyond are rare Chinese characters
 _BETWEEN = "\ue000"  # a private letter: no word holds it, so nothing matches from one text into the next
 _WORTH_A_LOOK = 400  # characters; a quick look costs some 200 us however short the text is
@@ -55,6 +55,10 @@ class TextScanner:
             first = behind
         return results
 
+    def looks_suspicious(self, text: str) -> bool:
+        """Whether a quick look alone can't clear this text."""
+        return bool(self._suspects((text,)))
+
     def _suspects(self, texts: Sequence[str]) -> list[int]:
         joined = _BETWEEN.join(texts) if len(texts) > 1 else texts[0]
         points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
@@ -88,7 +92,8 @@ class _QuickLook:
         codes = entries & 0xFFFF
         codes[entries & SOFT > 0] = np.where(codes[entries & SOFT > 0] > 0, _UNUSUAL, _SKIPPED)
         codes[entries & SEPARATOR > 0] = _SKIPPED
-        codes[entries & (SEVERAL | INVISIBLE) > 0] = _UNUSUAL
+        codes[entries & INVISIBLE > 0] = _UNSEEN
+        codes[entries & SEVERAL > 0] = _UNUSUAL
         codes[-1] = _UNUSUAL  # all that is beyond them
         self._codes = codes
         size = int(codes.max(initial=0)) + 1
@@ -109,15 +114,16 @@ class _QuickLook:
         np.logical_or(codes[:-1] < 1, codes[:-1] > LAST_WORD_CODE, out=boundary[1:])
         # What follows each symbol: nothing after the last one, and not over a gap between two that aren't CJK.
         following = np.zeros(len(symbols) + 1, np.int32)
-        np.multiply(symbols[1:], ~self._parted(used, symbols), out=following[1:-1])
+        np.multiply(symbols[1:], ~self._parted(codes, used, symbols), out=following[1:-1])
         for nodes in (self._anywhere[symbols], self._at_start[symbols] * boundary[used]):
             at = np.flatnonzero(nodes)
             found.append(used[self._follow(following, at, nodes[at])])
         return np.concatenate(found)
 
-    def _parted(self, used: npt.NDArray[np.int64], symbols: Int32) -> npt.NDArray[np.bool_]:
+    def _parted(self, codes: Int32, used: npt.NDArray[np.int64], symbols: Int32) -> npt.NDArray[np.bool_]:
         latin = symbols < self._first_cjk
-        parted: npt.NDArray[np.bool_] = (used[1:] - used[:-1] > 1) & latin[1:] & latin[:-1]
+        separators = np.cumsum(codes == _SKIPPED, dtype=np.int32)[used]
+        parted: npt.NDArray[np.bool_] = (separators[1:] > separators[:-1]) & latin[1:] & latin[:-1]
         return parted
 
     def _follow(self, symbols: Int32, at: npt.NDArray[np.int64], nodes: Int32) -> npt.NDArray[np.int64]:

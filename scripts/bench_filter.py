@@ -150,7 +150,10 @@ def whole_texts(table: WordTable, text: str, seconds: float) -> dict[str, Any]:
     texts = [text[at : at + TEXT_CHARACTERS] for at in range(0, len(text) - TEXT_CHARACTERS, TEXT_CHARACTERS)]
     scanner = TextScanner(table)
     assert scanner.scan_all(texts) == [filter_text(table, each) for each in texts]
+    plain = [each for each in texts if not scanner.looks_suspicious(each)]
     return {
+        "suspicious_share": round(1 - len(plain) / len(texts), 3),
+        "scan_all_plain_texts_s": per_second(scanner.scan_all, [plain], seconds) * len(plain),
         "stream_texts_s": per_second(lambda each: filter_text(table, each), texts, seconds),
         "scan_texts_s": per_second(scanner.scan, texts, seconds),
         "scan_all_texts_s": per_second(scanner.scan_all, [texts], seconds) * len(texts),

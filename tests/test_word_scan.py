@@ -51,4 +51,5 @@ def test_long_texts_are_looked_at_in_portions(scanner):
 
 def test_an_innocent_text_needs_no_closer_look(scanner):
     text = "The quick brown fox jumps over the lazy dog."
-    assert scanner._suspects([text]) == []
+    assert not scanner.looks_suspicious(text)
+    assert scanner.looks_suspicious("some foo")

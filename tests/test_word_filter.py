@@ -228,6 +228,17 @@ def test_what_is_invisible_behind_a_word_is_hidden_with_its_repeated_letter(tabl
     assert [stream.push(character) for character in "ab\u200bbb"] == ["", "**", "", "", "***"]
 
 
+@pytest.mark.parametrize("action", ["mask", "replace"])
+@pytest.mark.parametrize("words", [["aa"], ["aab"], ["aa", "b"], ["a", "aab"]])
+def test_every_short_text_of_two_letters_is_right_around_the_longest_run(table_of, words, action):
+    categories = {"x": Category("x", action, "<x>" if action == "replace" else "", whole_words=False)}
+    lists = {"x": words}, ["ba"], categories
+    table = table_of(*lists)
+    for size in range(MAX_GAP + 3):
+        for text in map("".join, itertools.product("ab", repeat=size)):
+            assert "".join(pushed(table, list(text))[0]) == oracle_text(text, *lists)
+
+
 def test_an_allow_word_frees_the_short_word_inside_it_only(table_of):
     table = table_of({"a": ["妈的"]}, ["妈的小手"])
     assert filter_text(table, "妈的小手 妈的大手")[0] == "妈的小手 **大手"

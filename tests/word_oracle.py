@@ -51,6 +51,13 @@ def ends(tokens: list[Token], word: str, done: int, at: int, stayed: bool, rules
             yield at
         else:
             for following, next_done in steps(tokens, word, done, at, rules):
+                # The word's own letters come first in a run, then the repeats: its length is judged at its end.
+                if (
+                    stayed
+                    and following == following_symbol(tokens, at, rules)
+                    and (tokens[following].symbol == tokens[at].symbol)
+                ):
+                    continue
                 yield from ends(tokens, word, next_done, following, False, rules)
     following = following_symbol(tokens, at, rules)
     if rules.repeats and following is not None and tokens[following].symbol == tokens[at].symbol:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -12,7 +13,10 @@ from bls import manifest, token_bytes
 from bls.arrays import int32, strings
 from bls.contract import LARGE, POSTPROCESSING, SMALL
 from bls.errors import EngineUnavailable
+from bls.manifest import TABLE_FILE_NAME
 from bls.stream_decoder import StreamDecoder, WindowDecoder
+
+T = TypeVar("T")
 
 TIERS = {SMALL: "small", LARGE: "large"}
 
@@ -27,24 +31,22 @@ class Engines:
     models = (SMALL, LARGE)
 
     def __init__(self, repository: Path, caller: Caller) -> None:
-        self._repository = repository
         self._caller = caller
-        self._manifests: dict[str, tuple[int, manifest.Manifest]] = {}
-        self._tables: dict[str, tuple[int, token_bytes.TokenBytes]] = {}
+        folders = {model: manifest.built_folder(repository, tier) for model, tier in TIERS.items()}
+        self._manifests = {
+            model: _Latest(folder / manifest.FILE_NAME, lambda path: manifest.load(path.parent))
+            for model, folder in folders.items()
+        }
+        self._tables = {
+            model: _Latest(folder / TABLE_FILE_NAME, token_bytes.open_table) for model, folder in folders.items()
+        }
 
     def tier(self, model: str) -> str:
         return TIERS[model]
 
     def manifest(self, model: str) -> manifest.Manifest:
         """Raises EngineUnavailable if engine.json can't be read."""
-        folder = manifest.built_folder(self._repository, TIERS[model])
-        try:
-            written = (folder / manifest.FILE_NAME).stat().st_mtime_ns
-            if model not in self._manifests or self._manifests[model][0] != written:
-                self._manifests[model] = (written, manifest.load(folder))
-        except (OSError, manifest.BadManifest):
-            raise EngineUnavailable(f"{model} has no readable {manifest.FILE_NAME}") from None
-        return self._manifests[model][1]
+        return self._manifests[model].get(model)
 
     def tokenized_by(self, model: str) -> str:
         """The first engine model that has the same tokenizer: its ids are this one's too."""
@@ -53,21 +55,12 @@ class Engines:
 
     def decoder(self, model: str) -> StreamDecoder:
         """A new stream's decoder: from the byte table, or by calls where the tokenizer can't be put into one."""
-        table = self._table(model)
+        table = self._tables[model].get(model)
+        if table.header.sha256 != self.manifest(model).tokenizer.sha256:
+            raise EngineUnavailable(f"the {TABLE_FILE_NAME} of {model} is another tokenizer's: reload preprocessing")
         if table.is_supported:
             return table.decoder()
         return WindowDecoder(lambda ids: self._decode(model, ids))
-
-    def _table(self, model: str) -> token_bytes.TokenBytes:
-        built = self.manifest(model)
-        path = built.token_bytes_path
-        try:
-            written = path.stat().st_mtime_ns
-            if model not in self._tables or self._tables[model][0] != written:
-                self._tables[model] = (written, token_bytes.open_table(path, built.tokenizer.sha256))
-        except (OSError, ValueError):
-            raise EngineUnavailable(f"{model} has no readable {path.name}") from None
-        return self._tables[model][1]
 
     def _decode(self, model: str, ids: Sequence[int]) -> str:
         tensors = {
@@ -77,3 +70,23 @@ class Engines:
         }
         text = self._caller.call(POSTPROCESSING, tensors, ["OUTPUT"])["OUTPUT"].flat[0]
         return str(bytes(text).decode("utf-8"))
+
+
+class _Latest(Generic[T]):
+    """A file as `load` reads it, read again when it has changed: a look costs one stat."""
+
+    def __init__(self, path: Path, load: Callable[[Path], T]) -> None:
+        self._path = path
+        self._stat_path = str(path)
+        self._load = load
+        self._written = -1
+        self._loaded: T | None = None
+
+    def get(self, model: str) -> T:
+        try:
+            written = os.stat(self._stat_path).st_mtime_ns
+            if self._loaded is None or written != self._written:
+                self._loaded, self._written = self._load(self._path), written
+        except (OSError, ValueError):
+            raise EngineUnavailable(f"{model} has no readable {self._path.name}") from None
+        return self._loaded

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 FILE_NAME = "engine.json"
+TABLE_FILE_NAME = "token_bytes.bin"
 TOKENIZER_KINDS = ("gguf", "huggingface", "sentencepiece")
 
 
@@ -65,7 +66,7 @@ class Manifest:
     @property
     def token_bytes_path(self) -> Path:
         """The tokenizer's byte table, see `bls.token_bytes`."""
-        return self.folder / "token_bytes.bin"
+        return self.folder / TABLE_FILE_NAME
 
     def save(self) -> None:
         """Replaces engine.json at once, so that a reader never sees half of it."""

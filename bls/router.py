@@ -84,7 +84,7 @@ class Router:
             ids = chunk["output_ids"].reshape(-1)[: int(chunk["sequence_length"].flat[0])].tolist()
             entry.count(len(ids))
             text.push(ids, {name: chunk[name] for name in LOG_PROBS if name in chunk})
-            if text.stopped_by is not None or watch.outcome is not None:
+            if text.stopped_by is not None or watch.look_when_due() is not None:
                 break
             # The last tokens ride with the end, which then comes at once.
             if text.has_text and entry.output_tokens < request.max_tokens:

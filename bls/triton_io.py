@@ -20,8 +20,8 @@ from bls.contract import ENGINE_CONTROL, Contract
 
 Tensors = Mapping[str, Array]
 
-# A parameter of the router's engine requests. An error that follows data is lost in a BLS iterator before python_backend
-# 25.05 (it carries no id), and may reach another request: such an error is sent as sequence_length -1 instead.
+# A parameter of the router's engine requests. An error that follows data is lost in a BLS iterator of python_backend
+# 24.10 (it carries no id) and may even reach another request: such an error is sent as sequence_length -1 instead.
 ERRORS_AS_DATA = "errors_as_data"
 
 
@@ -118,9 +118,9 @@ class Models:
 
     def call(self, model: str, tensors: Tensors, outputs: Sequence[str]) -> dict[str, Array]:
         """One response of a model that is not decoupled. Raises a RouterError."""
-        self._check_ready(model)
         answer = self._request(model, tensors, outputs, "").exec()
         if answer.has_error():
+            self._check_ready(model)
             raise errors.from_message(answer.error().message())
         return _arrays(answer)
 
@@ -132,7 +132,7 @@ class Models:
         Closing it waits for the engine's end, so `stop` the request first. One stream at a time per process: two can
         deadlock python_backend 24.10 for ever (its iterator's lock against the GIL).
         """
-        self._check_ready(model)
+        self._check_ready(model)  # Before, not after: an error that opens a stream has no id, see ERRORS_AS_DATA.
         answers = self._request(model, tensors, outputs, request_id).exec(decoupled=True)
         ended = False
         try:
@@ -153,7 +153,6 @@ class Models:
         self.call(ENGINE_CONTROL, {"engine": strings(model), "request_id": strings(request_id)}, ["stopped"])
 
     def _check_ready(self, model: str) -> None:
-        # Asked first, since a call to a model that isn't loaded fails as INTERNAL, like any other.
         if not pb_utils.is_model_ready(model):
             raise errors.EngineUnavailable(f"{model} is not loaded")
 
@@ -180,7 +179,7 @@ class Sender:
         self.closed = False
 
     def is_cancelled(self) -> bool:
-        """Whether the client has left. Asks Triton only while the stream is open: afterwards that ends the whole server."""
+        """Whether the client has left. Never asks Triton after the end: that would end the whole server (2.51)."""
         with self._lock:
             return not self.closed and bool(self._sender.is_cancelled())
 

@@ -63,8 +63,7 @@ async def _run_one(client: Any, request: StreamRequest) -> Stream:
         if tokens:  # The end may come alone, without a token.
             stream.arrivals.append(time.perf_counter())
             stream.tokens.append(tokens)
-        if result.get_response().parameters["triton_final_response"].bool_param:
-            break
+    # Read to its end, not to the final response: a stream left there keeps its model from unloading (Triton 2.51).
     return stream
 
 

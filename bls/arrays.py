@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from bls.errors import BadRequest
+
 Array = np.ndarray[Any, Any]
 
 
@@ -20,3 +22,13 @@ def boolean(value: bool) -> Array:
 def strings(*values: str) -> Array:
     """UTF-8 bytes in an object array, as Triton's STRING tensors are."""
     return np.array([[value.encode() for value in values]], dtype=np.object_)
+
+
+def read_text(value: Any, name: str) -> str:
+    """An element of the string tensor `name`. Raises BadRequest if it isn't UTF-8."""
+    if isinstance(value, str):
+        return value
+    try:
+        return str(value, "utf-8")
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"{name} is not valid UTF-8 (byte {error.start})") from None

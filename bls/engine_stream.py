@@ -63,7 +63,7 @@ class EngineStream(Iterator[Tensors]):
                 instead = policy.fall_back(decision, prompt)
                 if instead is None or instead.model in tried:
                     raise
-                logging.warning(f"request id={self._request.id or '-'}: {error}; {instead.model} answers")
+                logging.warning(f"request id={self._request.id[:64]!r}: {error}; {instead.model} answers")
                 decision = instead
 
     def _first_response(self, model: str) -> Tensors | None:
@@ -108,7 +108,7 @@ class EngineStream(Iterator[Tensors]):
             if self._watch.stop_engine is not None:
                 self._watch.stop_engine()
         except RouterError as error:
-            logging.warning(f"request id={self._request.id or '-'}: the engine could not be stopped: {error}")
+            logging.warning(f"request id={self._request.id[:64]!r}: the engine could not be stopped: {error}")
         self._rest.close()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -26,7 +25,7 @@ class Caller(Protocol):
 
 
 class Engines:
-    """What engines/built says of each engine model. A rebuilt engine is noticed at the next request."""
+    """What engines/built said of each engine model when it was first asked: a rebuilt engine needs a restart anyway."""
 
     models = (SMALL, LARGE)
 
@@ -34,11 +33,11 @@ class Engines:
         self._caller = caller
         folders = {model: manifest.built_folder(repository, tier) for model, tier in TIERS.items()}
         self._manifests = {
-            model: _Latest(folder / manifest.FILE_NAME, lambda path: manifest.load(path.parent))
+            model: _Once(folder / manifest.FILE_NAME, lambda path: manifest.load(path.parent))
             for model, folder in folders.items()
         }
         self._tables = {
-            model: _Latest(folder / TABLE_FILE_NAME, token_bytes.open_table) for model, folder in folders.items()
+            model: _Once(folder / TABLE_FILE_NAME, token_bytes.open_table) for model, folder in folders.items()
         }
 
     def tier(self, model: str) -> str:
@@ -72,21 +71,18 @@ class Engines:
         return str(bytes(text).decode("utf-8"))
 
 
-class _Latest(Generic[T]):
-    """A file as `load` reads it, read again when it has changed: a look costs one stat."""
+class _Once(Generic[T]):
+    """A file as `load` read it first; read again only where that failed."""
 
     def __init__(self, path: Path, load: Callable[[Path], T]) -> None:
         self._path = path
-        self._stat_path = str(path)
         self._load = load
-        self._written = -1
         self._loaded: T | None = None
 
     def get(self, model: str) -> T:
-        try:
-            written = os.stat(self._stat_path).st_mtime_ns
-            if self._loaded is None or written != self._written:
-                self._loaded, self._written = self._load(self._path), written
-        except (OSError, ValueError):
-            raise EngineUnavailable(f"{model} has no readable {self._path.name}") from None
+        if self._loaded is None:
+            try:
+                self._loaded = self._load(self._path)
+            except (OSError, ValueError):
+                raise EngineUnavailable(f"{model} has no readable {self._path.name}") from None
         return self._loaded

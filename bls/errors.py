@@ -13,6 +13,8 @@ RouterError
 
 from __future__ import annotations
 
+import logging
+
 
 class RouterError(Exception):
     """An error that a caller may read: one line, without a path or a traceback."""
@@ -80,4 +82,5 @@ def from_message(message: str) -> RouterError:
     for text, kind in _BY_CORE_TEXT:
         if text in message:
             return kind(message)
-    return EngineFailed(message)
+    logging.error("a model failed: %s", message)  # It may hold paths and stacks, so it is not for the client.
+    return EngineFailed("the engine failed; the server's log says why")

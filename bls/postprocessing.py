@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from bls.arrays import read_text
 from bls.errors import BadRequest
-from bls.tiers import DEFAULT_TIER, Tier, read_text, tier_named
+from bls.tiers import DEFAULT_TIER, Tier, tier_named
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 

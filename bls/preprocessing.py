@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from bls import token_bytes_build
+from bls.arrays import read_text
 from bls.chat_template import Chat, read_messages
 from bls.errors import BadRequest
-from bls.tiers import DEFAULT_TIER, Tier, read_text, tier_named
+from bls.tiers import DEFAULT_TIER, Tier, tier_named
 from bls.tokenizer_base import Tokenizer
 
 Array = np.ndarray[Any, Any]

@@ -47,8 +47,8 @@ class Record:
     started: float = field(default_factory=time.monotonic)
 
     def count(self, tokens: int) -> None:
-        """Notes new tokens, and the time of the first response."""
-        if self.first_token_seconds is None:
+        """Notes new tokens, and the time of the first."""
+        if self.first_token_seconds is None and tokens:
             self.first_token_seconds = time.monotonic() - self.started
         self.output_tokens += tokens
 
@@ -56,7 +56,7 @@ class Record:
         """One log line, and the metrics."""
         first = "-" if self.first_token_seconds is None else f"{self.first_token_seconds * 1000:.1f}"
         logging.info(
-            f"request id={self.request_id or '-'} model={self.model} reason={self.reason} finish={self.finish}"
+            f"request id={self.request_id[:64]!r} model={self.model} reason={self.reason} finish={self.finish}"
             f" input_tokens={self.input_tokens} output_tokens={self.output_tokens}"
             f" first_token_ms={first} total_ms={(time.monotonic() - self.started) * 1000:.1f}"
         )

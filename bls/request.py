@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bls.arrays import Array
+from bls.arrays import Array, read_text
 from bls.contract import ROUTER_CONTRACT
 from bls.errors import BadRequest
+from bls.reply import LOG_PROBS
 
 # Taken by tensorrt_llm_bls, refused by name here: the engines behind it would need more than token ids.
 _REFUSED = (
@@ -54,11 +56,27 @@ _PARAMETERS = frozenset(
     ("id", "timeout", "priority", "sequence_id", "sequence_start", "sequence_end", "binary_data_output")
 )
 
-_LOG_PROBS = ("cum_log_probs", "output_log_probs")
+# Each word is looked for at each character of the answer.
+MAX_WORDS = 64
+MAX_WORD_CHARACTERS = 256
+
+# What the models behind the router call its inputs, where they call them something else.
+_OUR_NAMES = {
+    **{theirs: ours for ours, theirs in _TO_ENGINE.items() if ours != theirs},
+    "request_output_len": "max_tokens",
+    "QUERY": "text_input",
+    "MESSAGES": "messages",
+    "STOP_WORDS_DICT": "stop_words",
+    "stop_words_list": "stop_words",
+    "END_ID": "end_id",
+    "PAD_ID": "pad_id",
+}
+_THEIR_NAME = re.compile(rf"\b({'|'.join(_OUR_NAMES)})\b")
+
 _FLAGGED_OUTPUTS = {
     "return_num_input_tokens": ("num_input_tokens",),
     "return_num_output_tokens": ("num_output_tokens",),
-    "return_log_probs": _LOG_PROBS,
+    "return_log_probs": LOG_PROBS,
     "return_route_info": ("model", "reason"),
 }
 
@@ -116,14 +134,19 @@ def parse(
         stream=fields.flag("stream"),
         # The peer echoes the prompt by default, and only without streaming; here it is asked for, and the same in both.
         echo=not fields.flag("exclude_input_in_output", default=True),
-        stop_words=fields.strings("stop_words"),
-        bad_words=fields.strings("bad_words"),
+        stop_words=fields.words("stop_words"),
+        bad_words=fields.words("bad_words"),
         end_id=fields.integer("end_id"),
         pad_id=fields.integer("pad_id"),
         sampling={ours: fields.single(name).reshape(1, 1) for name, ours in _TO_ENGINE.items() if name in tensors},
         outputs=_outputs(fields, requested),
         timeout_seconds=_timeout_seconds(parameters, timeout_us),
     )
+
+
+def in_our_names(error: BadRequest) -> BadRequest:
+    """The same refusal of a model behind the router, with the fields named as the client sent them."""
+    return BadRequest(_THEIR_NAME.sub(lambda found: _OUR_NAMES[found[0]], error.reason))
 
 
 def _max_tokens(fields: _Fields) -> int:
@@ -140,7 +163,7 @@ def _outputs(fields: _Fields, requested: frozenset[str]) -> frozenset[str]:
     flagged = [name for flag, names in _FLAGGED_OUTPUTS.items() if fields.flag(flag) for name in names]
     named = requested if requested != ROUTER_CONTRACT.output_names else {"text_output", "finish_reason"}
     wanted = frozenset(named).union(flagged)
-    return wanted if fields.flag("return_log_probs") else wanted.difference(_LOG_PROBS)
+    return wanted if fields.flag("return_log_probs") else wanted.difference(LOG_PROBS)
 
 
 def _timeout_seconds(parameters: Mapping[str, Any], timeout_us: int) -> float | None:
@@ -184,18 +207,15 @@ class _Fields:
         return bool(self.single(name).flat[0]) if name in self._tensors else default
 
     def string(self, name: str) -> str | None:
-        return _decode(name, self.single(name).flat[0]) if name in self._tensors else None
+        return read_text(self.single(name).flat[0], name) if name in self._tensors else None
 
-    def strings(self, name: str) -> tuple[str, ...]:
+    def words(self, name: str) -> tuple[str, ...]:
         """The strings that are not empty: clients of the peer send [""] for none."""
         values = self._tensors[name].flat if name in self._tensors else ()
-        return tuple(text for text in (_decode(name, value) for value in values) if text)
-
-
-def _decode(name: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return bytes(value).decode("utf-8")
-    except UnicodeDecodeError:
-        raise BadRequest(f"{name} is not valid UTF-8") from None
+        words = tuple(text for text in (read_text(value, name) for value in values) if text)
+        if len(words) > MAX_WORDS:
+            raise BadRequest(f"{name} holds {len(words)} words; at most {MAX_WORDS} are taken")
+        if any(len(word) > MAX_WORD_CHARACTERS for word in words):
+            longest = max(map(len, words))
+            raise BadRequest(f"{name} holds a word of {longest} characters; at most {MAX_WORD_CHARACTERS} are taken")
+        return words

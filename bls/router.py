@@ -18,7 +18,7 @@ from bls.engines import Engines
 from bls.errors import BadRequest, RouterError
 from bls.record import Metrics, Record
 from bls.reply import LOG_PROBS, Reply, accumulated, joined
-from bls.request import Request
+from bls.request import Request, in_our_names
 from bls.stop_words import WordStop
 from bls.watcher import Watch
 
@@ -52,10 +52,14 @@ class Router:
                     yield from replies
         except RouterError as error:
             entry.finish = error.prefix.lower()
-            raise
+            raise in_our_names(error) if isinstance(error, BadRequest) else error from None
         finally:
             self._metrics.add(record.IN_FLIGHT, -1)
             entry.report(self._metrics)
+
+    def refuse(self, request_id: str, error: RouterError) -> None:
+        """Logs and counts a request that could not even be read."""
+        Record(request_id, finish=error.prefix.lower()).report(self._metrics)
 
     def _answer(self, request: Request, watch: Watch, entry: Record) -> Generator[Reply, None, None]:
         encoded = self._encode_for_each(request)
@@ -134,6 +138,6 @@ def _check_fits(prompt: Prompt) -> None:
 def _finish_reason(request: Request, watch: Watch, entry: Record, text: AnswerText) -> str:
     if text.stopped_by is not None:
         return "stop_word" if text.stopped_by in request.stop_words else "bad_word"
-    if watch.outcome is not None:
-        return watch.outcome
-    return "length" if entry.output_tokens >= request.max_tokens else "stop"
+    if entry.output_tokens >= request.max_tokens:
+        return "length"
+    return watch.outcome or "stop"

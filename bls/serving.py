@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from bls import errors, policy, triton_io
-from bls.request import parse
+from bls.request import Request, parse
 from bls.router import Router
 from bls.watcher import TIMEOUT, Watch, Watcher
 
@@ -17,13 +17,7 @@ def serve(request: Any, router: Router, watcher: Watcher) -> None:
     """Answers one decoupled request of llm_router. Whatever happens, its stream ends once."""
     sender = triton_io.Sender(request)
     try:
-        parsed = parse(
-            triton_io.inputs(request),
-            triton_io.request_parameters(request),
-            frozenset(request.requested_output_names()),
-            request.request_id(),
-            request.timeout(),
-        )
+        parsed = _read(request, router)
         watch = Watch(sender.is_cancelled, parsed.timeout_seconds or policy.TIMEOUT_SECONDS, _give_up_on(sender))
         watcher.follow(watch)
         with closing(router.answer(parsed, watch)) as replies:
@@ -40,6 +34,20 @@ def serve(request: Any, router: Router, watcher: Watcher) -> None:
         sender.finish(error=errors.EngineFailed(type(error).__name__))
     finally:
         watcher.follow(None)
+
+
+def _read(request: Any, router: Router) -> Request:
+    try:
+        return parse(
+            triton_io.inputs(request),
+            triton_io.request_parameters(request),
+            frozenset(request.requested_output_names()),
+            request.request_id(),
+            request.timeout(),
+        )
+    except errors.BadRequest as error:
+        router.refuse(request.request_id(), error)
+        raise
 
 
 def _give_up_on(sender: triton_io.Sender) -> Callable[[str], None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bls import manifest as manifests
 from bls import tokenizer
@@ -40,13 +39,3 @@ def tier_named(tiers: Mapping[str, Tier], name: str) -> Tier:
     if name not in tiers:
         raise BadRequest(f"TIER is {name[:40]!r}; it must be one of {', '.join(tiers)}")
     return tiers[name]
-
-
-def read_text(value: Any, name: str) -> str:
-    """An element of the string tensor `name`. Raises BadRequest if it isn't UTF-8."""
-    if isinstance(value, str):
-        return value
-    try:
-        return str(value, "utf-8")
-    except UnicodeDecodeError as error:
-        raise BadRequest(f"{name} is not valid UTF-8 (byte {error.start})") from None

@@ -31,12 +31,12 @@ def parameters(args: Mapping[str, str]) -> dict[str, str]:
     return {key: value["string_value"] for key, value in config.get("parameters", {}).items()}
 
 
-def boolean_parameter(args: Mapping[str, str], name: str) -> bool:
+def boolean_parameter(args: Mapping[str, str], name: str, default: bool) -> bool:
     """True for the words that NVIDIA's tensorrt_llm_bls takes for true. ValueError names a value that is no boolean."""
-    value = parameters(args).get(name, "false").strip().lower()
-    if value not in ("true", "yes", "1", "t", "false", "no", "0", "f", ""):
+    value = parameters(args).get(name, str(default)).strip().lower()
+    if value not in ("true", "yes", "y", "1", "t", "false", "no", "n", "0", "f"):
         raise ValueError(f"parameter {name} is {value!r}; it must be true or false")
-    return value in ("true", "yes", "1", "t")
+    return value in ("true", "yes", "y", "1", "t")
 
 
 def repository(args: Mapping[str, str]) -> Path:

@@ -32,6 +32,7 @@ class Watch:
         self._give_up = give_up
         self._next_look = time.monotonic() + POLL_SECONDS
         self._ended_at = 0.0
+        self._stopping: threading.Thread | None = None
 
     def look(self) -> str | None:
         """Asks now; the first answer stands."""
@@ -60,13 +61,21 @@ class Watch:
         """Looks, and stops the engine of a request that has ended: again each time, as a stop may come too early."""
         if self.look() is None:
             return
-        if self.stop_engine is not None:
-            try:
-                self.stop_engine()
-            except RouterError as error:
-                logging.warning("the engine could not be stopped: %s", error)
+        if self._stopping is None or not self._stopping.is_alive():
+            # A thread of its own: the stop of an engine that hangs doesn't return, and the client must not wait for it.
+            self._stopping = threading.Thread(target=self._stop, name="stop", daemon=True)
+            self._stopping.start()
         if time.monotonic() - self._ended_at > GRACE_SECONDS:
             self._give_up(self.outcome or CANCELLED)
+
+    def _stop(self) -> None:
+        try:
+            if self.stop_engine is not None:
+                self.stop_engine()
+        except RouterError as error:
+            logging.warning("the engine could not be stopped: %s", error)
+        except Exception:
+            logging.exception("stop")
 
 
 class Watcher:

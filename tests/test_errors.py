@@ -15,6 +15,12 @@ def test_an_error_of_ours_survives_the_way_through_triton(error):
     assert (type(again), str(again)) == (type(error), str(error))
 
 
+def test_what_is_neither_ours_nor_tritons_goes_to_the_log_alone(caplog):
+    error = from_message("Executor failed: /src/decoder.cpp:12\n  0x7f stack")
+    assert str(error) == "[INTERNAL] the engine failed; the server's log says why"
+    assert "/src/decoder.cpp:12" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("message", "kind"),
     [

@@ -96,8 +96,8 @@ def test_the_router_has_a_bounded_queue_with_three_priorities_and_a_timeout():
     config = read(REPOSITORY / "llm_router" / "config.pbtxt")
     batching = config.dynamic_batching
     assert batching.priority_levels == 3
-    assert 0 < batching.default_queue_policy.max_queue_size
-    assert 0 < batching.default_queue_policy.default_timeout_microseconds
+    assert batching.default_queue_policy.max_queue_size > 0
+    assert batching.default_queue_policy.default_timeout_microseconds > 0
     assert batching.default_queue_policy.allow_timeout_override
     assert config.model_transaction_policy.decoupled
 

@@ -48,8 +48,8 @@ def test_messages_take_the_place_of_text_input():
 
 
 def test_text_that_is_not_utf8_is_refused_by_name():
-    assert message(text=b"\xff\xfe") == "[BAD_REQUEST] text_input is not valid UTF-8"
-    assert message(stop_words=[b"\xff"]) == "[BAD_REQUEST] stop_words is not valid UTF-8"
+    assert message(text=b"\xff\xfe") == "[BAD_REQUEST] text_input is not valid UTF-8 (byte 0)"
+    assert message(stop_words=[b"\xff"]) == "[BAD_REQUEST] stop_words is not valid UTF-8 (byte 0)"
 
 
 @pytest.mark.parametrize("count", ["beam_width", "num_return_sequences"])
@@ -81,6 +81,13 @@ def test_the_same_inputs_are_taken_when_they_say_nothing():
 @pytest.mark.parametrize("words", ["END", ["END"], ["END", ""]])
 def test_stop_words_are_a_string_or_a_list_and_empty_ones_are_ignored(words):
     assert request(stop_words=words).stop_words == ("END",)
+
+
+def test_too_many_and_too_long_words_are_refused_with_the_limit():
+    assert message(stop_words=["a"] * 65) == "[BAD_REQUEST] stop_words holds 65 words; at most 64 are taken"
+    assert message(bad_words="a" * 257) == (
+        "[BAD_REQUEST] bad_words holds a word of 257 characters; at most 256 are taken"
+    )
 
 
 def test_sampling_goes_to_the_engine_under_its_names():

@@ -211,6 +211,20 @@ def test_the_metrics_count_each_request_once_by_model_reason_and_finish():
     assert metrics.seen == {(record.FIRST_TOKEN, SMALL): 1, (record.FIRST_TOKEN, LARGE): 1}
 
 
+def test_a_refusal_of_a_model_behind_names_the_field_as_the_client_sent_it():
+    refusal = BadRequest("runtime_top_p is 1.5; with request_output_len 4")
+    with pytest.raises(BadRequest, match=r"\[BAD_REQUEST\] top_p is 1.5; with max_tokens 4"):
+        answer(FakeModels({SMALL: [refusal]}), request())
+
+
+def test_a_request_that_could_not_be_read_is_counted_and_logged(caplog):
+    caplog.set_level("INFO")
+    metrics = FakeMetrics()
+    Router(FakeModels(), FakeEngines(), metrics).refuse("a", BadRequest("max_tokens is missing"))
+    assert metrics.values[record.REQUESTS, "bad_request", "none", "none"] == 1
+    assert "finish=bad_request" in caplog.text
+
+
 def test_the_log_line_never_holds_the_prompt_or_the_answer(caplog):
     caplog.set_level("INFO")
     answer(FakeModels({SMALL: ["secret answer"]}), request("secret prompt"))

@@ -9,7 +9,7 @@ from bls.watcher import Watcher
 class TritonPythonModel:
     def initialize(self, args):
         triton_io.log_to_triton()
-        accumulate = triton_io.boolean_parameter(args, "accumulate_tokens")
+        accumulate = triton_io.boolean_parameter(args, "accumulate_tokens", default=False)
         self.watcher = Watcher()
         models = triton_io.Models()
         engines = Engines(triton_io.repository(args), models)

@@ -12,7 +12,7 @@ class TritonPythonModel:
     def initialize(self, args):
         triton_io.log_to_triton()
         tiers = load_tiers(triton_io.repository(args))
-        skips = triton_io.parameters(args)["skip_special_tokens"] == "true"
+        skips = triton_io.boolean_parameter(args, "skip_special_tokens", default=True)
         self._postprocessor = Postprocessor(tiers, skip_special_tokens=skips)
 
     def execute(self, requests):

@@ -10,13 +10,12 @@ from bls.tiers import load_tiers
 class TritonPythonModel:
     def initialize(self, args):
         triton_io.log_to_triton()
-        parameters = triton_io.parameters(args)
         tiers = load_tiers(triton_io.repository(args))
         preprocessing.ensure_tables(tiers)
         self._preprocessor = preprocessing.Preprocessor(
             tiers,
-            add_special_tokens=parameters["add_special_tokens"] == "true",
-            max_characters_per_token=int(parameters["max_characters_per_token"]),
+            add_special_tokens=triton_io.boolean_parameter(args, "add_special_tokens", default=True),
+            max_characters_per_token=int(triton_io.parameters(args)["max_characters_per_token"]),
         )
 
     def execute(self, requests):

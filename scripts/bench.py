@@ -1,6 +1,7 @@
 """Measures what this repository is for, as ratios within one run.
 
 python -m scripts.bench router      the router against the bare engine and the engine's library
+python -m scripts.bench filter      the word filter against ahocorasick_rs and the loop that looks for each word
 python -m scripts.bench router --help
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-BENCHES = {"router": "scripts.bench_router"}
+BENCHES = {"filter": "scripts.bench_filter", "router": "scripts.bench_router"}
 
 
 def main(arguments: list[str]) -> int:

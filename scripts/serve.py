@@ -22,7 +22,7 @@ from scripts.interruption import Interrupted, interruptible
 from scripts.preflight import Refused
 from scripts.progress import Progress
 from scripts.supervisor import Supervisor
-from scripts.tritonserver import Settings, flag_names, shown
+from scripts.tritonserver import Settings, flag_names, flag_value, is_off, shown
 
 DRAIN_S = 30
 SERVED_HERE = {
@@ -58,6 +58,8 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     options, extra = parser.parse_known_args(arguments)
     for flag in flag_names(extra) & SERVED_HERE.keys():
         raise Refused(f"use {SERVED_HERE[flag]} instead of {flag}")
+    if is_off(flag_value(extra, "--allow-http")):
+        raise Refused("--allow-http=false is not possible: whether the server is ready is asked over HTTP")
     return options, extra
 
 
@@ -130,11 +132,11 @@ def main(arguments: Sequence[str]) -> int:
         if options.target == "gpu":
             raise Refused("serving on a GPU is not there yet: scripts/serve cpu")
         settings = settings_of(options, extra)
+        shared_memory.remove_stale()  # before the check, which what earlier servers left could fail for ever
         check(settings)
         setup = Environment()
         with setup.ensured(progress):
             check(settings)  # again: the set-up may have taken minutes
-            shared_memory.remove_stale()
             return Supervisor(settings, setup, progress, summary(settings), options.ready_file).run()
     except (Refused, SetupFailed, Interrupted) as reason:
         return explain(reason, progress)

@@ -59,7 +59,7 @@ class Supervisor:
 
     def _load(self) -> int | None:
         """Waits until every model is ready; an exit status if that won't be."""
-        waiting, tolerant = set(self.settings.models), "--exit-on-error=false" in self.settings.extra
+        waiting, tolerant = set(self.settings.models), self.settings.tolerates_failed_models
         last_trouble = ""
         self._progress.step("loading")
         while waiting or not self._server.is_ready():

@@ -8,6 +8,7 @@ import signal
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from scripts import children, processes, shared_memory
@@ -34,6 +35,16 @@ class Settings:
         """Where a client on this machine reaches the server."""
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
 
+    @property
+    def loads_explicitly(self) -> bool:
+        """Whether models can be unloaded and loaded while the server runs."""
+        return flag_value(self.extra, "--model-control-mode") in (None, "explicit")
+
+    @property
+    def tolerates_failed_models(self) -> bool:
+        """Whether the server is to run without the models that fail to load."""
+        return is_off(flag_value(self.extra, "--exit-on-error"))
+
     def address(self, port: int) -> str:
         host = f"[{self.local_host}]" if ":" in self.local_host else self.local_host
         return f"{host}:{port}"
@@ -58,11 +69,10 @@ def command(settings: Settings, environment: Environment, shm_prefix: str) -> li
     ]
     if settings.config_name:
         defaults.append(("--model-config-name", settings.config_name))
-    if "--model-control-mode" not in given:
-        # Explicit, so that a model whose process died can be repaired: unload, then load.
-        defaults.append(("--model-control-mode", "explicit"))
-        if "--load-model" not in given:
-            defaults += [("--load-model", model) for model in settings.models]
+    # Explicit, so that a model whose process died can be repaired: unload, then load.
+    defaults.append(("--model-control-mode", "explicit"))
+    if settings.loads_explicitly:
+        defaults += [("--load-model", model) for model in settings.models]
     flags = [f"{name}={value}" if value else name for name, value in defaults if name not in given]
     # Never left out: it is given once for each setting, and the clean-up relies on this one.
     flags.append(f"--backend-config=python,shm-region-prefix-name={shm_prefix}")
@@ -72,6 +82,21 @@ def command(settings: Settings, environment: Environment, shm_prefix: str) -> li
 def flag_names(arguments: Sequence[str]) -> set[str]:
     """The flags among `arguments`, without their values."""
     return {argument.split("=", 1)[0] for argument in arguments if argument.startswith("--")}
+
+
+def flag_value(arguments: Sequence[str], flag: str) -> str | None:
+    """What the last `--flag=value` or `--flag value` among `arguments` says, None without one."""
+    found = None
+    for argument, following in zip_longest(arguments, arguments[1:], fillvalue=""):
+        name, equals, value = argument.partition("=")
+        if name == flag:
+            found = value if equals else following
+    return found
+
+
+def is_off(value: str | None) -> bool:
+    """Whether a flag's value is one of those that tritonserver takes for false."""
+    return value is not None and value.lower() in ("false", "off", "0")
 
 
 def shown(path: Path) -> str:

@@ -26,6 +26,29 @@ def test_a_flag_that_this_script_replaces_is_refused_with_the_one_to_use():
         serve.parse(["cpu", "--grpc-address=0.0.0.0"])
 
 
+@pytest.mark.parametrize("flags", [["--allow-http=false"], ["--allow-http", "False"], ["--allow-http=0"]])
+def test_a_server_without_http_is_refused_since_readiness_is_asked_there(capsys, flags):
+    assert serve.main(["cpu", *flags]) == 2
+    said = capsys.readouterr().err
+    assert said == "error: --allow-http=false is not possible: whether the server is ready is asked over HTTP\n"
+
+
+def test_http_may_be_allowed_in_words():
+    assert serve.parse(["cpu", "--allow-http=true"])[1] == ["--allow-http=true"]
+
+
+def test_what_earlier_servers_left_is_removed_before_it_can_fail_the_check(repository, monkeypatch, capsys):
+    left = ["a file"]
+
+    def refuse_while_there(settings):
+        raise Refused(f"{len(left)} left")
+
+    monkeypatch.setattr(serve.shared_memory, "remove_stale", left.clear)
+    monkeypatch.setattr(serve, "check", refuse_while_there)
+    assert serve.main(["cpu", f"--model-repository={repository}"]) == 2
+    assert capsys.readouterr().err == "error: 0 left\n"
+
+
 def test_a_folder_without_models_is_refused(tmp_path):
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(Refused, match="holds no model"):

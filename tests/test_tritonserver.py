@@ -41,6 +41,30 @@ def test_a_default_gives_way_to_what_a_person_says(extra):
     assert tuple(found[-len(extra) :]) == extra
 
 
+@pytest.mark.parametrize("extra", [("--model-control-mode=explicit",), ("--model-control-mode", "explicit")])
+def test_models_are_named_when_a_person_asks_for_explicit_loading_too(extra):
+    found = flags(*extra)
+    assert [flag for flag in found if "load-model" in flag] == ["--load-model=llm_router", "--load-model=preprocessing"]
+    assert len([flag for flag in found if "model-control-mode" in flag]) == 1
+    named = flags(*extra, "--load-model=preprocessing")
+    assert [flag for flag in named if "load-model" in flag] == ["--load-model=preprocessing"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "tolerant"),
+    [
+        ((), False),
+        (("--exit-on-error=false",), True),
+        (("--exit-on-error", "false"), True),
+        (("--exit-on-error=OFF", "--log-verbose=1"), True),
+        (("--exit-on-error=true",), False),
+        (("--exit-on-error=false", "--exit-on-error", "1"), False),
+    ],
+)
+def test_failed_models_are_tolerated_where_a_person_says_so(extra, tolerant):
+    assert settings(*extra).tolerates_failed_models is tolerant
+
+
 def test_a_backend_setting_does_not_replace_the_one_that_the_clean_up_needs():
     found = flags("--backend-config=python,thread-pool-size=64")
     assert "--backend-config=python,shm-region-prefix-name=prefix_" in found

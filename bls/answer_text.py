@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bls.arrays import Array
+from bls.decision import Decision
 from bls.reply import Reply, joined_log_probs
 from bls.stop_words import WordStop
 from bls.stream_decoder import StreamDecoder
@@ -13,9 +14,11 @@ from bls.stream_decoder import StreamDecoder
 class AnswerText:
     """Takes an engine's responses and gives Reply pieces. `stopped_by` is the stop or bad word that ended the text."""
 
-    def __init__(self, decoder: StreamDecoder, words: WordStop) -> None:
+    def __init__(self, decoder: StreamDecoder, words: WordStop, decision: Decision, input_tokens: int) -> None:
         self._decoder = decoder
         self._words = words
+        self._decision = decision
+        self._input_tokens = input_tokens
         self._text = ""
         self._tokens = 0
         self._log_probs: list[Mapping[str, Array]] = []
@@ -46,8 +49,9 @@ class AnswerText:
             self._text += self._words.push(self._decoder.finish())
             self._text += self._words.finish()
 
-    def take(self) -> Reply:
-        """What has gathered since the last piece."""
-        reply = Reply(self._text, self._tokens, joined_log_probs(self._log_probs))
+    def take(self, finish_reason: str = "") -> Reply:
+        """What has gathered since the last piece; with `finish_reason` it is the last one."""
+        log_probs = joined_log_probs(self._log_probs) if self._log_probs else {}
+        reply = Reply(self._text, self._tokens, log_probs, finish_reason, self._decision, self._input_tokens)
         self._text, self._tokens, self._log_probs = "", 0, []
         return reply

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import replace
 
 from bls import contract, record
 from bls.answer_text import AnswerText
@@ -75,11 +74,10 @@ class Router:
             entry.model, entry.reason = decision.model, decision.reason
             entry.input_tokens = prompt.tokens[decision.model]
             words = WordStop((*request.stop_words, *request.bad_words))
-            text = AnswerText(self._engines.decoder(decision.model), words)
+            text = AnswerText(self._engines.decoder(decision.model), words, decision, entry.input_tokens)
             if request.echo:
                 text.echo(encoded[decision.model]["INPUT_ID"][0].tolist())
-            for reply in self._pieces(request, watch, entry, stream, text):
-                yield replace(reply, decision=decision, input_tokens=entry.input_tokens)
+            yield from self._pieces(request, watch, entry, stream, text)
 
     def _pieces(
         self, request: Request, watch: Watch, entry: Record, stream: EngineStream, text: AnswerText
@@ -95,7 +93,7 @@ class Router:
                 yield text.take()
         text.finish()
         entry.finish = _finish_reason(request, watch, entry, text)
-        yield replace(text.take(), finish_reason=entry.finish)
+        yield text.take(entry.finish)
 
     def _encode_for_each(self, request: Request) -> dict[str, Tensors]:
         """The prompt in each engine's tokens; one call for those that share a tokenizer."""

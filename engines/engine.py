@@ -28,6 +28,10 @@ log = logging.getLogger(__name__)
 
 _FIRST_RESTART_SECONDS = 0.1
 _LONGEST_RESTART_SECONDS = 30.0
+_SECONDS_AFTER_A_FAULT = 0.1  # Before the thread goes on after a bug of ours: it must not fill the log.
+
+# A library's own words hold paths and C++ stacks, which are for the log.
+_FAILED = "the engine failed; the server's log says why"
 
 
 class Worker(Protocol):
@@ -138,16 +142,20 @@ class Engine:
             self._worker.connection.send(command)
 
     def _run(self) -> None:
-        self._publish(self.statistics)
+        _try("publishing", lambda: self._publish(self.statistics))
         while not self._closing:
-            readable = wait(self._sources(), self._timeout(time.monotonic()))
-            if self._wake_reader in readable:
-                os.read(self._wake_reader, 4096)
-            if self._worker.connection in readable:
-                self._read_news()
-            self._send_due()
-            self._check_cancellations()
-            self._restart_if_due()
+            if not _try("delivery", self._turn):
+                time.sleep(_SECONDS_AFTER_A_FAULT)
+
+    def _turn(self) -> None:
+        readable = wait(self._sources(), self._timeout(time.monotonic()))
+        if self._wake_reader in readable:
+            os.read(self._wake_reader, 4096)
+        if self._worker.connection in readable:
+            self._read_news()
+        self._send_due()
+        self._check_cancellations()
+        self._restart_if_due()
 
     def _sources(self) -> list[Any]:
         return [self._wake_reader] if self._restart_at is not None else [self._worker.connection, self._wake_reader]
@@ -162,13 +170,18 @@ class Engine:
         return max(0.0, min(times) - now) if times else None
 
     def _read_news(self) -> None:
-        try:
-            while self._worker.connection.poll():
-                self._take(self._worker.connection.recv())
-                if self._restart_at is not None:
+        while self._restart_at is None:
+            try:
+                if not self._worker.connection.poll():
                     return
-        except (EOFError, OSError):
-            self._lose_worker("")
+                message = self._worker.connection.recv()
+            except (EOFError, OSError):
+                self._lose_worker("")
+            except Exception as error:  # News that can't be read are lost, perhaps the last of a stream.
+                log.exception("reading the worker's news")
+                self._lose_worker(type(error).__name__)
+            else:
+                self._take(message)
 
     def _take(self, message: Any) -> None:
         if isinstance(message, Failed):
@@ -188,13 +201,13 @@ class Engine:
             stream = self._streams.get(event.key)
             if stream is not None and event.is_last:
                 del self._streams[event.key]
-        if stream is None:
+        if stream is None or _try("delivering", lambda: _hand_over(event, stream)):
             return
-        stream.add(event.ids, event.log_probs)
-        if (error := event.error) is not None:
-            _try_send(lambda: stream.fail(error))
-        elif event.is_last:
-            _try_send(lambda: stream.finish(time.monotonic()))
+        error = EngineFailed(_FAILED)
+        if event.is_last:
+            _try("sending", lambda: stream.fail(error))
+        else:
+            self._drop(event.key, error)
 
     def _send_due(self) -> None:
         now = time.monotonic()
@@ -203,7 +216,7 @@ class Engine:
         if not any(due <= now for due, _, _ in waiting):
             return
         for due, key, stream in waiting:
-            if due <= now + self._pace.slack and not _try_send(lambda stream=stream: stream.send(now)):  # type: ignore[misc]
+            if due <= now + self._pace.slack and not _try("sending", lambda stream=stream: stream.send(now)):  # type: ignore[misc]
                 self._drop(key, EngineFailed("the response could not be sent"))
 
     def _check_cancellations(self) -> None:
@@ -214,7 +227,7 @@ class Engine:
         with self._lock:
             streams = list(self._streams.items())
         for key, stream in streams:
-            if stream.is_cancelled():
+            if _has_left(stream):
                 self._drop(key, Cancelled("the client left"))
 
     def _drop(self, key: int, error: RouterError) -> None:
@@ -223,21 +236,23 @@ class Engine:
             if stream is not None:
                 self._command(Stop(key))
         if stream is not None:
-            _try_send(lambda: stream.fail(error))
+            _try("sending", lambda: stream.fail(error))
 
     def _publish_if_due(self, statistics: Statistics) -> None:
         now = time.monotonic()
         if statistics.active == 0 or now >= self._next_publication:
             self._next_publication = now + self._periods.statistics
-            self._publish(statistics)
+            _try("publishing", lambda: self._publish(statistics))
 
     def _lose_worker(self, reason: str) -> None:
         with self._lock:
             self._is_ready = False
-        ending = _ending(self._worker.close())
-        log.error("the engine's process ended (%s) %s", ending, reason)
-        self._fail_all(EngineFailed(f"the engine failed: {reason or ending}"))
         self._plan_restart()
+        try:
+            log.error("the engine's process ended (%s) %s", _ending(self._worker.close()), reason)
+        except Exception:  # Its streams are lost all the same.
+            log.exception("ending the engine's process: %s", reason)
+        self._fail_all(EngineFailed(_FAILED))
 
     def _plan_restart(self) -> None:
         self._restart_at = time.monotonic() + self._restart_seconds
@@ -249,7 +264,7 @@ class Engine:
         try:
             self._worker = self._launch()
             self._restart_at = None
-        except OSError:  # No memory or no processes left: later, perhaps.
+        except Exception:  # No memory or no processes left, or anything else: later, perhaps.
             log.exception("starting the engine's process")
             self._plan_restart()
 
@@ -257,16 +272,34 @@ class Engine:
         with self._lock:
             streams, self._streams = list(self._streams.values()), {}
         for stream in streams:
-            _try_send(lambda stream=stream: stream.fail(error))  # type: ignore[misc]
+            _try("sending", lambda stream=stream: stream.fail(error))  # type: ignore[misc]
 
 
-def _try_send(send: Callable[[], None]) -> bool:
+def _try(what: str, act: Callable[[], None]) -> bool:
+    """Whether it went well. What Triton raises for one client must not end the thread that serves all."""
     try:
-        send()
-    except Exception:  # What Triton raises for one client must not end the thread that serves all.
-        log.exception("sending")
+        act()
+    except Exception:
+        log.exception(what)
         return False
     return True
+
+
+def _hand_over(event: Event, stream: Stream) -> None:
+    stream.add(event.ids, event.log_probs)
+    if event.error is not None:
+        stream.fail(event.error)
+    elif event.is_last:
+        stream.finish(time.monotonic())
+
+
+def _has_left(stream: Stream) -> bool:
+    """A client of whom Triton can't tell counts as there: its stream ends by itself."""
+    try:
+        return stream.is_cancelled()
+    except Exception:
+        log.exception("asking after a client")
+        return False
 
 
 def _ending(exit_code: int) -> str:

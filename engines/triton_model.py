@@ -125,5 +125,5 @@ class _Metrics:
     def _set(self, family: str, label: str, kind: str, value: float) -> None:
         # Each set is a round trip to the server: most values haven't changed.
         if self._published.get((family, kind)) != value:
-            self._published[family, kind] = value
             self._metrics.set(family, value, **self._labels, **{label: kind})
+            self._published[family, kind] = value

@@ -30,9 +30,12 @@ class Bench:
         self.published = []
         self.prepare = options.pop("prepare", lambda pipeline: None)
         options.setdefault("periods", Periods(cancellation=0.01, statistics=0.01))
-        self.engine = Engine(self.launch, options.pop("pace", Pace()), publish=self.published.append, **options)
+        self.before_launch = lambda: None
+        options.setdefault("publish", self.published.append)
+        self.engine = Engine(self.launch, options.pop("pace", Pace()), **options)
 
     def launch(self):
+        self.before_launch()
         pipeline = CountingPipeline()
         self.prepare(pipeline)
         self.pipelines.append(pipeline)
@@ -181,15 +184,129 @@ def breaks(error):
     return prepare
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_step_that_fails_fails_its_requests_and_the_next_ones_are_served(bench):
     one = bench(prepare=breaks(RuntimeError("out of luck")))
     sender = one.submit(request(666))
     assert sender.ended.wait(10)
     assert isinstance(sender.error, EngineFailed)
-    assert str(sender.error) == "[INTERNAL] the engine failed: RuntimeError: out of luck"
+    assert str(sender.error) == "[INTERNAL] the engine failed; the server's log says why"
     assert one.submit_when_back(request(10)).ids() == [11, 12, 13, 14]
     assert len(one.pipelines) == 2
+
+
+def test_why_a_step_failed_is_in_the_log_alone(bench, caplog):
+    one = bench(prepare=breaks(RuntimeError("Exception from src/core.cpp:7:\n/opt/lib/core.so is out of luck")))
+    sender = one.submit(request(666))
+    assert sender.ended.wait(10)
+    assert "/" not in str(sender.error)
+    assert "/opt/lib/core.so is out of luck" in caplog.text
+
+
+def fails_at_first(count, act=lambda *arguments, **named: None):
+    """A function that raises `count` times before it does what it should, with its number of calls."""
+
+    def call(*arguments, **named):
+        call.calls += 1
+        if call.calls <= count:
+            raise ValueError("a bug")
+        return act(*arguments, **named)
+
+    call.calls = 0
+    return call
+
+
+def test_a_worker_that_cannot_be_started_is_tried_again_with_growing_delays(bench, monkeypatch):
+    one = bench(prepare=breaks(RuntimeError("out of luck")))
+    delays = []
+    plan = one.engine._plan_restart
+
+    def remember():
+        delays.append(one.engine._restart_seconds)
+        one.engine._restart_seconds = 0.01  # So that the test need not wait.
+        plan()
+        one.engine._restart_seconds = 2 * delays[-1]
+
+    monkeypatch.setattr(one.engine, "_plan_restart", remember)
+    one.before_launch = fails_at_first(3)
+    assert one.submit(request(666)).ended.wait(10)
+    assert one.submit_when_back(request(10)).ids() == [11, 12, 13, 14]
+    assert one.before_launch.calls == 4
+    assert delays == [0.1, 0.2, 0.4, 0.8]
+
+
+def test_figures_that_cannot_be_published_leave_streams_alone(bench):
+    publish = fails_at_first(1_000_000)
+    one = bench(publish=publish)
+    assert one.submit(request(10)).ids() == [11, 12, 13, 14]
+    assert one.submit(request(20)).ids() == [21, 22, 23, 24]
+    assert publish.calls > 1
+
+
+def test_a_client_of_whom_nobody_can_tell_whether_it_left_gets_its_stream(bench):
+    one = bench(prepare=held)
+    sender = RememberingSender()
+    sender.is_cancelled = fails_at_first(2, lambda: asked_often.set() or False)
+    asked_often = threading.Event()
+    one.engine.submit("", request(10), OUTPUTS, sender)
+    assert asked_often.wait(10)
+    one.pipelines[0].gate.set()
+    assert sender.ids() == [11, 12, 13, 14]
+    assert (sender.ends, sender.error) == (1, None)
+
+
+def test_a_response_that_cannot_be_made_ends_its_own_stream_with_an_error(bench):
+    one = bench(prepare=held)
+    broken = RememberingSender()
+    broken.finish = fails_at_first(1, broken.finish)
+    one.engine.submit("", request(10, streaming=False), OUTPUTS, broken)
+    other = one.submit(request(20))
+    one.pipelines[0].gate.set()
+    assert broken.ended.wait(10)
+    assert (broken.ends, str(broken.error)) == (1, "[INTERNAL] the engine failed; the server's log says why")
+    assert other.ids() == [21, 22, 23, 24]
+
+
+def test_news_that_cannot_be_taken_in_end_their_own_stream_alone(bench, monkeypatch):
+    one = bench(prepare=held)
+    broken, other = one.submit(request(10, max_tokens=20)), one.submit(request(20))
+    monkeypatch.setattr(one.engine._streams[0], "add", fails_at_first(1_000_000))
+    one.pipelines[0].gate.set()
+    assert broken.ended.wait(10)
+    assert isinstance(broken.error, EngineFailed)
+    assert other.ids() == [21, 22, 23, 24]
+
+
+@pytest.mark.parametrize("part", ["_timeout", "_read_news", "_send_due", "_check_cancellations", "_restart_if_due"])
+def test_a_bug_in_one_turn_of_the_delivery_is_logged_and_the_next_turn_goes_on(bench, monkeypatch, caplog, part):
+    one = bench(prepare=held)
+    faulty = fails_at_first(2, getattr(one.engine, part))
+    monkeypatch.setattr(one.engine, part, faulty)
+    one.pipelines[0].gate.set()
+    assert one.submit(request(10)).ids() == [11, 12, 13, 14]
+    assert "a bug" in caplog.text
+    assert one.submit(request(20)).ids() == [21, 22, 23, 24]
+    assert one.submit(request(30)).ids() == [31, 32, 33, 34]
+    assert one.engine._thread.is_alive()
+
+
+def test_news_that_cannot_be_read_cost_the_worker(bench, monkeypatch):
+    one = bench(prepare=held)
+    sender = one.submit(request(10))
+    monkeypatch.setattr(one.engine._worker.connection, "recv", fails_at_first(1_000_000))
+    one.prepare = lambda pipeline: None
+    one.pipelines[0].gate.set()
+    assert sender.ended.wait(10)
+    assert isinstance(sender.error, EngineFailed)
+    assert one.submit_when_back(request(10)).ids() == [11, 12, 13, 14]
+
+
+def test_a_worker_that_cannot_be_ended_is_given_up(bench, monkeypatch):
+    one = bench(prepare=breaks(RuntimeError("out of luck")))
+    monkeypatch.setattr(one.engine._worker, "close", fails_at_first(1_000_000))
+    sender = one.submit(request(666))
+    assert sender.ended.wait(10)
+    assert isinstance(sender.error, EngineFailed)
+    assert one.submit_when_back(request(10)).ids() == [11, 12, 13, 14]
 
 
 def _submit_when_back(self, engine_request):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from bls.errors import RouterError
 from engines.generation import Generation
 
 
@@ -12,13 +13,14 @@ from engines.generation import Generation
 class Produced:
     """What one step gave to one request: `ids` without the end id, one log probability each if they were asked for.
 
-    `ended` is "" while it goes on, else "end_id" or "length".
+    `ended` is "" while it goes on, else "end_id" or "length"; `error` ends this request alone.
     """
 
     key: int
     ids: tuple[int, ...]
     log_probs: tuple[float, ...]
     ended: str = ""
+    error: RouterError | None = None
 
 
 class Pipeline(Protocol):
@@ -28,7 +30,7 @@ class Pipeline(Protocol):
     total_blocks: int
 
     def add(self, key: int, generation: Generation) -> None:
-        """Takes a request in at the next step. Raises BadRequest, having taken nothing."""
+        """Takes a request in at the next step. Raises a RouterError (BadRequest, Busy), having taken nothing."""
 
     def cancel(self, key: int) -> None:
         """Ends a request, whose blocks are free after the next step; it produces nothing any more."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from bls.errors import BadRequest, RouterError
+from bls.errors import RouterError
 from engines.generation import Generation
 from engines.pipeline import Pipeline, Produced
 from engines.stop_words import StopWords
@@ -127,7 +127,7 @@ class Scheduler:
             try:
                 self._pipeline.add(key, generation)
                 self._running[key] = running
-            except BadRequest as error:
+            except RouterError as error:
                 refused.append(Event(key, error=error))
         return refused
 
@@ -138,6 +138,9 @@ class Scheduler:
         return -(-len(generation.prompt) // self._pipeline.block_tokens)
 
     def _event(self, running: _Running, produced: Produced) -> Event:
+        if produced.error is not None:
+            self._leave(produced.key, _STEPS_TO_COUNT)
+            return Event(produced.key, produced.ids, produced.log_probs, error=produced.error)
         running.has_token = True
         kept = running.stop_words.kept(produced.ids)
         if kept is None:

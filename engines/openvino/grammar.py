@@ -2,13 +2,16 @@
 
 OpenVINO GenAI compiles grammars inside step(), where one that is wrong breaks the pipeline for everybody; its own check
 is not reachable from Python. So each is compiled first for a model that computes nothing, through the same tokenizer,
-whose compiler keeps what it compiled.
+whose compiler keeps what it compiled, for ever: 300 schemas of 8 properties made the process larger by 26 MiB, the
+same schema 300 times by nothing.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,20 +34,31 @@ def structured_output(guide: Guide) -> Any:
 
 
 class GrammarCheck:
+    """`kept_bytes` is by how much the process grew while it checked: what the compiler keeps of all grammars."""
+
     def __init__(self, tokenizer: Any, vocab_size: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             openvino.save_model(_silent_model(vocab_size), f"{folder}/openvino_model.xml")
             self._pipeline = openvino_genai.LLMPipeline(folder, tokenizer, "CPU", ATTENTION_BACKEND="SDPA")
+        self.kept_bytes = 0
 
     def check(self, guide: Guide) -> None:
         """Raises BadRequest with what is wrong in the grammar."""
         config = openvino_genai.GenerationConfig()
         config.max_new_tokens = 1
         config.structured_output_config = structured_output(guide)
+        before = _resident_bytes()
         try:
             self._pipeline.generate(openvino.Tensor(np.zeros((1, 1), dtype=np.int64)), config)
         except RuntimeError as error:
             raise BadRequest(f"guided_decoding_guide is no valid {guide.kind}: {_reason(error)}") from None
+        finally:
+            self.kept_bytes += max(0, _resident_bytes() - before)
+
+
+def _resident_bytes() -> int:
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _reason(error: Exception) -> str:

@@ -5,6 +5,7 @@ Its step() holds the GIL throughout, so it lives in a process of its own (engine
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,16 +13,24 @@ import numpy as np
 import openvino
 import openvino_genai
 
-from bls.errors import BadRequest
+from bls.errors import BadRequest, Busy, EngineFailed, RouterError
 from bls.manifest import Manifest
-from engines.generation import Generation, Sampling
+from engines.generation import Generation, Guide, Sampling
 from engines.openvino.grammar import GrammarCheck, structured_output
 from engines.parameters import EngineParameters
 from engines.pipeline import Produced
 
+log = logging.getLogger(__name__)
+
 BLOCK_TOKENS = 32  # OpenVINO's KV block on CPUs.
 DEFAULT_CONTEXTS_IN_CACHE = 4
 _ENDS = {"STOP": "end_id", "LENGTH": "length"}
+
+# OpenVINO keeps every grammar that it compiled for as long as the pipeline lives. With SmolLM2's vocabulary a schema of
+# 8 properties costs 0.1 MiB, one of 100 costs 10 MiB and one of 1,000 costs 67 MiB. Making the pipeline anew frees them
+# (seconds), which is done when no request runs; an engine that is never idle takes no more guides at some point.
+RENEW_GRAMMAR_BYTES = 256 * 2**20
+MOST_GRAMMAR_BYTES = 2**30
 
 
 def cache_tokens(manifest: Manifest, parameters: EngineParameters) -> int:
@@ -34,16 +43,24 @@ class OpenVinoPipeline:
     def __init__(self, manifest: Manifest, parameters: EngineParameters) -> None:
         self.block_tokens = BLOCK_TOKENS
         self.total_blocks = cache_tokens(manifest, parameters) // BLOCK_TOKENS
-        self._pipeline = openvino_genai.ContinuousBatchingPipeline(
-            _model_path(manifest), self._scheduler_config(parameters), "CPU", _properties(parameters)
-        )
-        self._grammar_check = GrammarCheck(self._pipeline.get_tokenizer(), manifest.vocab_size)
+        self._manifest = manifest
+        self._parameters = parameters
         self._handles: dict[int, tuple[Any, Generation]] = {}
+        self._load()
+
+    def _load(self) -> None:
+        self._pipeline = openvino_genai.ContinuousBatchingPipeline(
+            _model_path(self._manifest),
+            self._scheduler_config(self._parameters),
+            "CPU",
+            _properties(self._parameters),
+        )
+        self._grammar_check = GrammarCheck(self._pipeline.get_tokenizer(), self._manifest.vocab_size)
 
     def add(self, key: int, generation: Generation) -> None:
         config = _generation_config(generation)
         if generation.guide is not None:
-            self._grammar_check.check(generation.guide)
+            self._check_guide(generation.guide)
         prompt = openvino.Tensor(np.array([generation.prompt], dtype=np.int64))
         try:
             handle = self._pipeline.add_request(key, prompt, config)
@@ -56,6 +73,11 @@ class OpenVinoPipeline:
         handle.cancel()
 
     def step(self) -> list[Produced]:
+        """One more than the last request needs is the chance to free grammars: all ids have left by then."""
+        if not self._handles and self._grammar_check.kept_bytes >= RENEW_GRAMMAR_BYTES:
+            log.info("loading again to free %d MiB of grammars", self._grammar_check.kept_bytes // 2**20)
+            del self._pipeline, self._grammar_check  # Two at once would take twice the memory.
+            self._load()
         self._pipeline.step()
         return list(self._read())
 
@@ -63,14 +85,19 @@ class OpenVinoPipeline:
         percent: float = self._pipeline.get_metrics().cache_usage
         return round(percent / 100 * self.total_blocks)
 
+    def _check_guide(self, guide: Guide) -> None:
+        if self._grammar_check.kept_bytes >= MOST_GRAMMAR_BYTES:
+            raise Busy("the engine's memory for grammars is full until no request runs")
+        self._grammar_check.check(guide)
+
     def _read(self) -> Iterator[Produced]:
         for key, (handle, generation) in list(self._handles.items()):
             outputs = [output for output in _outputs(handle)]
-            ended = _ended(handle, outputs)
-            if ended:
+            ended, error = _ended(handle, outputs)
+            if ended or error:
                 del self._handles[key]
-            if outputs or ended:
-                yield _produced(key, generation, outputs, ended)
+            if outputs or ended or error:
+                yield _produced(key, generation, outputs, ended, error)
 
     def _scheduler_config(self, parameters: EngineParameters) -> Any:
         config = openvino_genai.SchedulerConfig()
@@ -100,21 +127,24 @@ def _outputs(handle: Any) -> Iterator[Any]:
         yield from handle.read().values()
 
 
-def _ended(handle: Any, outputs: list[Any]) -> str:
+def _ended(handle: Any, outputs: list[Any]) -> tuple[str, RouterError | None]:
+    """How it ended, if it did, or the error that a request without room in the cache (IGNORED) ends with."""
     status = handle.get_status().name
     if status == "RUNNING":
-        return ""
+        return "", None
     if status == "FINISHED":
-        return _ENDS.get(outputs[-1].finish_reason.name if outputs else "STOP", "end_id")
-    raise RuntimeError(f"OpenVINO dropped a request with status {status}")
+        return _ENDS.get(outputs[-1].finish_reason.name if outputs else "STOP", "end_id"), None
+    return "", EngineFailed(f"the engine dropped the request (status {status})")
 
 
-def _produced(key: int, generation: Generation, outputs: list[Any], ended: str) -> Produced:
+def _produced(
+    key: int, generation: Generation, outputs: list[Any], ended: str, error: RouterError | None = None
+) -> Produced:
     ids = [token for output in outputs for token in output.generated_ids]
     log_probs = [value for output in outputs for value in output.generated_log_probs] if generation.log_probs else []
     if ended and ids and ids[-1] in generation.end_ids:
         ids, log_probs, ended = ids[:-1], log_probs[: len(ids) - 1], "end_id"
-    return Produced(key, tuple(ids), tuple(log_probs), ended)
+    return Produced(key, tuple(ids), tuple(log_probs), ended, error)
 
 
 def _generation_config(generation: Generation) -> Any:

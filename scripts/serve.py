@@ -3,8 +3,8 @@
     scripts/serve cpu [--http-port N] [tritonserver flags]
 
 Exit status: 0 stopped on request; 2 refused, nothing was started; 3 it did not get ready, such as when a model
-failed to load; 4 the server died; 5 the set-up failed; 6 stopped on request, but requests in flight were cut off;
-130, 143 interrupted in the set-up.
+failed to load; 4 the server died, or a process of a model that could not be loaded again after that; 5 the set-up
+failed; 6 stopped on request, but requests in flight were cut off; 130, 143 interrupted in the set-up.
 """
 
 from __future__ import annotations

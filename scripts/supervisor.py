@@ -12,8 +12,10 @@ from pathlib import Path
 from scripts import idle_connections
 from scripts.environment import Environment
 from scripts.interruption import stop_signals
+from scripts.model_control import ModelControl
 from scripts.preflight import Refused
 from scripts.progress import Progress
+from scripts.repairs import Repairs
 from scripts.server_log import Event, Failed, Loaded, ServerLog, Stopping, Trouble
 from scripts.tritonserver import Settings, TritonServer, shown
 
@@ -96,6 +98,7 @@ class Supervisor:
         _print(self._summary)
         if self._ready_file:
             _write_at_once(self._ready_file, json.dumps(self._state()))
+        repairs = self._repairs()
         while True:
             received = self._signal(1.0)
             for event in self._log.events():
@@ -107,7 +110,22 @@ class Supervisor:
                 self._say(f"error: tritonserver died: {self._server.ending()}")
                 return self._give_up(DIED)
             if received in self._stop_signals:
+                if repairs:
+                    repairs.stop()
                 return self._drain()
+            if repairs:
+                for line in repairs.look():
+                    self._say(line)
+                if repairs.gave_up:
+                    self._say(f"error: model {repairs.gave_up} lost a process and cannot be loaded again")
+                    return self._give_up(DIED)
+
+    def _repairs(self) -> Repairs | None:
+        settings = self.settings
+        if not settings.loads_explicitly:
+            return None
+        control = ModelControl(settings.local_host, settings.http_port)
+        return Repairs(control, self._server.count_stubs, settings.drain_s + UNLOAD_S)
 
     def _drain(self) -> int:
         self._progress.step("stopping")

@@ -140,7 +140,7 @@ class TritonServer:
 
     def stop(self) -> None:
         """Asks it to finish the requests in flight and to end."""
-        self._stubs = self._count_stubs()
+        self._stubs = self.count_stubs()
         if self.exit_status() is None:
             os.kill(self.pid, signal.SIGTERM)
 
@@ -149,10 +149,11 @@ class TritonServer:
 
         tritonserver takes a second for each process, one after the other, and does nothing else by then.
         """
-        left = self._count_stubs()
+        left = self.count_stubs()
         return bool(self._stubs) and all(left[model] < count for model, count in self._stubs.items())
 
-    def _count_stubs(self) -> Counter[str]:
+    def count_stubs(self) -> Counter[str]:
+        """How many living processes the python backend runs for each model."""
         return Counter(role for pid in processes.tree(self.pid) if (role := processes.stub_model(pid)))
 
     def kill(self) -> None:

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts import shared_memory
+from scripts import processes, shared_memory
+from scripts.model_control import ModelControl
 from tests.server.serving import ROOT, Server, launched
 
 pytestmark = pytest.mark.server
@@ -157,6 +158,65 @@ def test_a_server_that_dies_is_noticed_and_cleaned_up_after(serve, repository):
     assert server.wait(20) == 4
     assert "tritonserver died: killed by SIGKILL" in server.console.read_text()
     assert leaves_nothing(server)
+
+
+def stubs(server: Server) -> list[int]:
+    return [pid for pid in processes.tree(server.server_pid) if processes.stub_model(pid) == "sleeper"]
+
+
+def test_a_model_whose_process_died_is_loaded_again_while_the_server_stays(serve, repository):
+    server = serve(repository)
+    killed, survivor = stubs(server)
+    os.kill(killed, signal.SIGKILL)
+    assert eventually(lambda: "model sleeper is back" in server.console.read_text(), 60)
+    assert len(stubs(server)) == 2
+    assert not {killed, survivor} & set(stubs(server))
+    assert [sleep(server, 0.0) for _ in range(4)] == [[0.0]] * 4  # by both of them
+    assert server.console.read_text().count("model sleeper: a process died; loading it again") == 1
+    assert server.process.poll() is None
+    assert server.server_pid in processes.tree(server.supervisor_pid)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert leaves_nothing(server)
+
+
+def test_a_model_that_cannot_be_loaded_again_ends_the_server(serve, repository):
+    server = serve(repository)
+    (repository / "sleeper" / "1" / "model.py").write_text(LACKS_A_MODULE)
+    os.kill(stubs(server)[0], signal.SIGKILL)
+    assert server.wait(90) == 4
+    said = server.console.read_text()
+    assert "model sleeper is not back, attempt 3 of 3: " in said
+    assert "error: model sleeper lost a process and cannot be loaded again" in said
+    assert leaves_nothing(server)
+
+
+def test_a_signal_during_a_repair_stops_the_server(serve, repository):
+    server = serve(repository)
+    (repository / "sleeper" / "1" / "model.py").write_text(LOADS_FOR_A_MINUTE)
+    os.kill(stubs(server)[0], signal.SIGKILL)
+    assert eventually(lambda: "a process died" in server.console.read_text())
+    time.sleep(4.0)  # into the load
+    server.process.send_signal(signal.SIGTERM)
+    assert eventually(lambda: "stopping" in server.console.read_text())
+    server.process.send_signal(signal.SIGTERM)
+    assert server.wait(20) == 6
+    assert "is not back" not in server.console.read_text()
+    assert leaves_nothing(server)
+
+
+def test_an_operator_may_unload_and_load_a_model_with_another_count(serve, repository):
+    server = serve(repository)
+    control = ModelControl("127.0.0.1", int(server.http_url.rpartition(":")[2]))
+    control.unload("sleeper", 30)
+    assert eventually(lambda: set(control.states()["sleeper"]) == {"UNAVAILABLE"})
+    config = repository / "sleeper" / "config.pbtxt"
+    config.write_text(config.read_text().replace("count: 2", "count: 1"))
+    time.sleep(3.0)  # looks at a model without processes
+    control.load("sleeper", 60)
+    time.sleep(4.0)  # and at one with fewer
+    assert "process died" not in server.console.read_text()
+    assert len(stubs(server)) == 1
 
 
 def test_nothing_outlives_a_supervisor_that_was_killed(serve, repository):

@@ -1,0 +1,67 @@
+"""Asks a running tritonserver, over HTTP, about its models, and has it unload and load them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections import defaultdict
+from typing import Any
+
+READY, UNAVAILABLE = "READY", "UNAVAILABLE"
+
+
+class ControlFailed(Exception):
+    """The server did not do it; the message is one line."""
+
+
+class ModelControl:
+    """The model repository part of the server's HTTP interface. Every method raises ControlFailed."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+
+    def states(self) -> dict[str, list[str]]:
+        """The state of each version of each model that was ever loaded."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for entry in self._ask("POST", "/v2/repository/index", 2):
+            if "state" in entry:
+                found[entry["name"]].append(entry["state"])
+        return found
+
+    def instances(self, model: str) -> int:
+        """How many instances a version of `model` has."""
+        groups = self._ask("GET", f"/v2/models/{model}/config", 2).get("instance_group", [])
+        return sum(group.get("count", 1) * max(1, len(group.get("gpus", []))) for group in groups)
+
+    def unload(self, model: str, timeout_s: float) -> None:
+        """Returns before the model is gone: its requests end first."""
+        self._ask("POST", f"/v2/repository/models/{model}/unload", timeout_s)
+
+    def load(self, model: str, timeout_s: float) -> None:
+        """Returns once the model is loaded."""
+        self._ask("POST", f"/v2/repository/models/{model}/load", timeout_s)
+
+    def _ask(self, method: str, path: str, timeout_s: float) -> Any:
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+        try:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            text = answer.read().decode(errors="replace")
+            if answer.status != 200:
+                raise ControlFailed(_reason(text) or f"HTTP status {answer.status}")
+            return json.loads(text or "{}")
+        except TimeoutError:
+            raise ControlFailed(f"no answer within {timeout_s:.0f} s") from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise ControlFailed(str(error) or type(error).__name__) from None
+        finally:
+            connection.close()
+
+
+def _reason(text: str) -> str:
+    try:
+        reason = str(json.loads(text)["error"])
+    except (ValueError, KeyError, TypeError):
+        reason = text
+    return (reason.splitlines() or [""])[0].strip()

@@ -9,9 +9,9 @@ from bls.errors import BadRequest
 
 GUIDE_KINDS = ("json", "json_schema", "regex", "ebnf_grammar")
 
-MOST_GUIDE_BYTES = 65_536  # Compiling one keeps every other request waiting: a schema of 36 KiB takes seconds.
+MOST_GUIDE_BYTES = 16_384  # Compiling one keeps every other request waiting: a schema of 36 KiB takes seconds.
 # Each new id is compared with the end of each word.
-MOST_STOP_WORDS = 64
+MOST_STOP_WORDS = 256  # 64 of a client, each in two spellings, and the end ids of a chat model beside them.
 MOST_STOP_WORD_IDS = 256
 
 

@@ -33,7 +33,7 @@ class EngineParameters:
     chunked_context: bool = True
     exclude_input: bool = True
     stream_interval: int | None = None
-    stream_min_interval_ms: float = 50.0
+    stream_min_interval_ms: float = 100.0
     cancellation_check_period_ms: float = 100.0
     stats_check_period_ms: float = 100.0
     inference_num_threads: int | None = None

@@ -96,11 +96,11 @@ def test_stop_words_are_read_as_they_were_written(words, padding):
 
 
 def test_the_most_and_the_longest_stop_words_and_the_longest_guide_are_taken():
-    many, long = [[[5] * 64, range(1, 65)]], [[[5] * 256, [256] + [-1] * 255]]
-    assert len(read(stop_words_list=many).generation.stop_words) == 64
+    many, long = [[[5] * 256, range(1, 257)]], [[[5] * 256, [256] + [-1] * 255]]
+    assert len(read(stop_words_list=many).generation.stop_words) == 256
     assert len(read(stop_words_list=long).generation.stop_words[0]) == 256
-    guide = {"guided_decoding_guide_type": [[b"regex"]], "guided_decoding_guide": [[b"a" * 65_536]]}
-    assert len(read(**guide).generation.guide.text) == 65_536
+    guide = {"guided_decoding_guide_type": [[b"regex"]], "guided_decoding_guide": [[b"a" * 16_384]]}
+    assert len(read(**guide).generation.guide.text) == 16_384
 
 
 @pytest.mark.parametrize(
@@ -141,16 +141,16 @@ def test_what_is_empty_or_neutral_counts_as_absent(values):
             "stop_words_list has the word ends [1, 1]; they must rise, up to 2 at most",
         ),
         (
-            {"stop_words_list": [[[5] * 65, range(1, 66)]]},
-            "stop_words_list holds 65 words; at most 64 are taken",
+            {"stop_words_list": [[[5] * 257, range(1, 258)]]},
+            "stop_words_list holds 257 words; at most 256 are taken",
         ),
         (
             {"stop_words_list": [[[5] * 258, [1, 258] + [-1] * 256]]},
             "stop_words_list holds a word of 257 ids; at most 256 are taken",
         ),
         (
-            {"guided_decoding_guide_type": [[b"regex"]], "guided_decoding_guide": [["\u00e9".encode() * 32_769]]},
-            "guided_decoding_guide has 65538 bytes; at most 65536 are taken",
+            {"guided_decoding_guide_type": [[b"regex"]], "guided_decoding_guide": [["\u00e9".encode() * 8_193]]},
+            "guided_decoding_guide has 16386 bytes; at most 16384 are taken",
         ),
         ({"stop_words_list": [[5, 6]]}, "stop_words_list has shape [1, 2]; it must be [2, N] or [1, 2, N]"),
         ({"request_output_len": [0]}, "request_output_len is 0; it must be at least 1"),

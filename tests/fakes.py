@@ -12,7 +12,6 @@ from bls.errors import EngineUnavailable
 from bls.request import parse
 from bls.watcher import Watch
 
-
 FAILURE = object()  # A response: the engine broke after it had sent data.
 
 

@@ -19,6 +19,10 @@ PAUSE_S = 5.0  # between the end of an attempt and the next one of the same mode
 LOAD_S = 600.0  # an engine of many GB from a slow disk
 
 
+class Stuck(Exception):
+    """The unload does not come to its end, so no further attempt helps."""
+
+
 class Repairs:
     """Made when the server is ready, then `look` once a second. Repairs run in a thread, so that it returns at once.
 
@@ -92,6 +96,11 @@ class Repairs:
                 if self._stopping.is_set():
                     return
                 self._messages.put(f"model {model} is not back, attempt {attempt} of {ATTEMPTS}: {failed}")
+            except Stuck:
+                if not self._stopping.is_set():
+                    self._messages.put(f"model {model} cannot be unloaded within {self._unload_s:.0f} s")
+                    self.gave_up = model
+                return
             if attempt < ATTEMPTS and self._stopping.wait(PAUSE_S):
                 return
         else:
@@ -101,9 +110,12 @@ class Repairs:
     def _load_again(self, model: str) -> None:
         self._control.unload(model, self._unload_s)
         # A load before that would be undone by the unload.
-        self._wait(self._is_unloaded, model, self._unload_s, "its requests or its processes did not end")
+        if not self._holds_within(self._unload_s, self._is_unloaded, model):
+            # As when the process died over a request: tritonserver then never ends the unload (seen with 2.51).
+            raise Stuck
         self._control.load(model, LOAD_S)
-        self._wait(self._is_whole, model, PAUSE_S, "it lacks a process again")
+        if not self._holds_within(PAUSE_S, self._is_whole, model):
+            raise ControlFailed("it lacks a process again")
         self._most[model] = self._count()[model]
 
     def _is_unloaded(self, model: str) -> bool:
@@ -114,10 +126,9 @@ class Repairs:
         expected = self._expected(model, states) if READY in states.get(model, []) else 0
         return bool(expected) and self._count()[model] >= expected
 
-    def _wait(self, holds: Callable[[str], bool], model: str, timeout_s: float, complaint: str) -> None:
+    def _holds_within(self, timeout_s: float, condition: Callable[[str], bool], model: str) -> bool:
         end = time.monotonic() + timeout_s
-        while not holds(model):
-            if time.monotonic() > end:
-                raise ControlFailed(complaint)
-            if self._stopping.wait(0.2):
-                raise ControlFailed("the server is being stopped")
+        while not condition(model):
+            if time.monotonic() > end or self._stopping.wait(0.2):
+                return False
+        return True

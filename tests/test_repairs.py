@@ -134,6 +134,15 @@ def test_a_model_that_does_not_come_back_is_given_up_after_the_last_attempt(serv
     assert watch.gave_up == "m"
 
 
+def test_a_model_that_cannot_be_unloaded_is_given_up_at_once(server, watch, monkeypatch):
+    monkeypatch.setattr(watch, "_unload_s", 0.1)
+    server.after_unload = "UNLOADING"
+    server.processes = 1
+    looks(watch, 2)
+    assert after_the_repair(server, watch) == ["model m cannot be unloaded within 0 s"]
+    assert (server.asked, watch.gave_up) == (["unload"], "m")
+
+
 def test_nothing_is_loaded_once_the_server_is_to_stop(server, watch):
     server.after_unload = "UNLOADING"
     server.processes = 1

@@ -191,6 +191,22 @@ def test_a_model_that_cannot_be_loaded_again_ends_the_server(serve, repository):
     assert leaves_nothing(server)
 
 
+def test_a_process_that_died_over_a_request_ends_the_server_if_its_model_cannot_be_unloaded(serve, repository):
+    server = serve(repository, "--exit-timeout-secs=1")
+    with ThreadPoolExecutor() as pool:
+        answers = [pool.submit(sleep, server, 3.0) for _ in range(2)]
+        time.sleep(1.0)
+        os.kill(stubs(server)[0], signal.SIGKILL)
+        assert sorted(answer.exception() is None for answer in answers) == [False, True]
+    # Versions of tritonserver differ in whether the unload ends; either way somebody serves again.
+    back = "model sleeper is back"
+    assert eventually(lambda: server.process.poll() is not None or back in server.console.read_text(), 60)
+    if server.process.poll() is not None:
+        assert server.wait() == 4
+        assert "model sleeper cannot be unloaded within 16 s" in server.console.read_text()
+        assert leaves_nothing(server)
+
+
 def test_a_signal_during_a_repair_stops_the_server(serve, repository):
     server = serve(repository)
     (repository / "sleeper" / "1" / "model.py").write_text(LOADS_FOR_A_MINUTE)

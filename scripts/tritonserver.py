@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from pathlib import Path
 
 from scripts import children, processes, shared_memory
 from scripts.environment import Environment
+
+RESCAN_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,9 @@ class TritonServer:
     def __init__(self, settings: Settings, environment: Environment) -> None:
         self.settings = settings
         self._shm_prefix = shared_memory.new_prefix()
-        self._stubs: Counter[str] = Counter()
+        self._stubs: Counter[str] = Counter()  # when it was asked to stop
+        self._stub_models: dict[int, str] = {}  # by process, when they were last looked for
+        self._rescan_at = 0.0
         variables = environment.variables()
         libraries = [str(path) for path in environment.libraries]
         variables["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [*libraries, variables.get("LD_LIBRARY_PATH")]))
@@ -140,7 +145,7 @@ class TritonServer:
 
     def stop(self) -> None:
         """Asks it to finish the requests in flight and to end."""
-        self._stubs = self.count_stubs()
+        self._stubs = self.count_stubs(fresh=True)
         if self.exit_status() is None:
             os.kill(self.pid, signal.SIGTERM)
 
@@ -149,12 +154,21 @@ class TritonServer:
 
         tritonserver takes a second for each process, one after the other, and does nothing else by then.
         """
-        left = self.count_stubs()
+        left = self.count_stubs(fresh=False)
         return bool(self._stubs) and all(left[model] < count for model, count in self._stubs.items())
 
-    def count_stubs(self) -> Counter[str]:
-        """How many living processes the python backend runs for each model."""
-        return Counter(role for pid in processes.tree(self.pid) if (role := processes.stub_model(pid)))
+    def count_stubs(self, fresh: bool) -> Counter[str]:
+        """How many living processes the python backend runs for each model.
+
+        A fresh count costs 100 ms with a thousand threads. Otherwise only those that were known are looked at, and new
+        ones are found after RESCAN_S.
+        """
+        gone = any(processes.stub_model(pid) != model for pid, model in self._stub_models.items())
+        if fresh or gone or time.monotonic() >= self._rescan_at:
+            found = {pid: processes.stub_model(pid) for pid in processes.tree(self.pid)}
+            self._stub_models = {pid: model for pid, model in found.items() if model}
+            self._rescan_at = time.monotonic() + RESCAN_S
+        return Counter(self._stub_models.values())
 
     def kill(self) -> None:
         """Ends it and its stubs now."""

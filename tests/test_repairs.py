@@ -22,7 +22,7 @@ class FakeServer:
         self.refusal, self.after_unload = "", "UNAVAILABLE"
         self.answers = threading.Event()  # to an unload; until then the repair waits
 
-    def count(self) -> Counter[str]:
+    def count(self, fresh: bool) -> Counter[str]:
         return Counter({"m": self.processes})
 
     def states(self) -> dict[str, list[str]]:
@@ -52,7 +52,7 @@ def server() -> FakeServer:
 @pytest.fixture
 def watch(server, monkeypatch) -> Repairs:
     monkeypatch.setattr(repairs, "PAUSE_S", 0.05)
-    return Repairs(server, server.count, unload_s=1.0)
+    return Repairs(server, server.count, unload_s=0.2)
 
 
 def looks(watch: Repairs, count: int) -> list[str]:
@@ -135,7 +135,7 @@ def test_a_model_that_does_not_come_back_is_given_up_after_the_last_attempt(serv
 
 
 def test_a_model_that_cannot_be_unloaded_is_given_up_at_once(server, watch, monkeypatch):
-    monkeypatch.setattr(watch, "_unload_s", 0.1)
+    monkeypatch.setattr(repairs, "UNLOAD_PROCESS_S", 0.05)
     server.after_unload = "UNLOADING"
     server.processes = 1
     looks(watch, 2)

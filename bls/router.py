@@ -53,8 +53,8 @@ class Router:
             entry.finish = error.prefix.lower()
             raise in_our_names(error) if isinstance(error, BadRequest) else error from None
         finally:
-            self._metrics.add(record.IN_FLIGHT, -1)
             entry.report(self._metrics)
+            self._metrics.add(record.IN_FLIGHT, -1)
 
     def refuse(self, request_id: str, error: RouterError) -> None:
         """Logs and counts a request that could not even be read."""

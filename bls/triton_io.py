@@ -5,6 +5,7 @@ pb_utils is complete only once the stub has imported model.py (triton 2.51), so 
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import threading
@@ -208,12 +209,7 @@ class Metrics:
     def declare(self, name: str, kind: str, description: str, buckets: Sequence[float] | None = None) -> None:
         """`kind` is COUNTER, GAUGE or HISTOGRAM; `buckets` are the upper bounds of a HISTOGRAM."""
         family = pb_utils.MetricFamily(name=name, description=description, kind=getattr(pb_utils.MetricFamily, kind))
-        self._families[name] = (family, buckets)
-
-    def close(self) -> None:
-        """To be called by finalize: a metric that outlives it ends the stub by a signal, a second for each process."""
-        self._metrics.clear()
-        self._families.clear()
+        self._families[name] = (_never_freed(family), buckets)
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         self._metric(name, labels).increment(amount)
@@ -229,5 +225,16 @@ class Metrics:
         if key not in self._metrics:
             family, buckets = self._families[name]
             bounds = {"buckets": list(buckets)} if buckets else {}  # pb_utils takes no tuple.
-            self._metrics[key] = family.Metric(labels=labels, **bounds)
+            self._metrics[key] = _never_freed(family.Metric(labels=labels, **bounds))
         return self._metrics[key]
+
+
+def _never_freed(metric: Any) -> Any:
+    """Keeps a metric from its destructor for good.
+
+    The server holds one metric for all processes of a name and labels, and frees it with the first of them: a process
+    that ends (of a model loaded anew in place, say) would leave the others a dangling pointer, and the server a broken
+    heap.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(metric))
+    return metric

@@ -55,7 +55,6 @@ class EngineModel:
 
     def close(self) -> None:
         self._engine.close()
-        self._metrics.close()
 
     def _start(self, request: Any, sender: triton_io.Sender) -> None:
         arrays = triton_io.inputs(request, contract.ENGINE)
@@ -102,9 +101,6 @@ class _Metrics:
         self._metrics.declare(self._REQUESTS, "GAUGE", "Requests of the engine, by state")
         self._metrics.declare(self._BLOCKS, "GAUGE", "Blocks of the paged KV cache")
         self._published: dict[tuple[str, str], float] = {}
-
-    def close(self) -> None:
-        self._metrics.close()
 
     def publish(self, now: Statistics) -> None:
         requests: dict[str, float] = {

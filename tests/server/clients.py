@@ -162,8 +162,18 @@ def control(server: Any, model: str, action: str) -> None:
     eventually(is_done)
 
 
-def post(server: Any, path: str) -> Any:
-    with urllib.request.urlopen(f"{server.http_url}/v2/repository/{path}", b"{}", timeout=120) as response:
+def load_again_in_place(server: Any, model: str) -> None:
+    """Loads a loaded model with another config: its new processes begin before its old ones end."""
+    with urllib.request.urlopen(f"{server.http_url}/v2/models/{model}/config", timeout=30) as response:
+        config = json.load(response)
+    config["parameters"] = {"loaded": {"string_value": str(time.time())}}
+    post(server, f"models/{model}/load", {"parameters": {"config": json.dumps(config)}})
+    eventually(lambda: is_ready(server, model))
+
+
+def post(server: Any, path: str, body: dict[str, Any] | None = None) -> Any:
+    text = json.dumps(body or {}).encode()
+    with urllib.request.urlopen(f"{server.http_url}/v2/repository/{path}", text, timeout=120) as response:
         return json.loads(response.read() or b"null")
 
 

@@ -121,7 +121,6 @@ class TritonPythonModel:
         with self.changed:
             self.open = False
             self.changed.notify()
-        self.metrics.close()
 
 
 class Running:

@@ -13,8 +13,7 @@ class TritonPythonModel:
         self.watcher = Watcher()
         models = triton_io.Models()
         engines = Engines(triton_io.repository(args), models)
-        self.metrics = triton_io.Metrics()
-        self.router = Router(models, engines, self.metrics, accumulate)
+        self.router = Router(models, engines, triton_io.Metrics(), accumulate)
 
     def execute(self, requests):
         # One after the other: two decoupled streams in one process can deadlock python_backend 24.10 for ever.
@@ -23,4 +22,3 @@ class TritonPythonModel:
 
     def finalize(self):
         self.watcher.close()
-        self.metrics.close()

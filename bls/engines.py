@@ -17,7 +17,7 @@ from bls.stream_decoder import StreamDecoder, WindowDecoder
 
 T = TypeVar("T")
 
-TIERS = {SMALL: "small", LARGE: "large"}
+TIERS = dict(zip((SMALL, LARGE), manifest.TIERS, strict=True))
 
 
 class Caller(Protocol):

@@ -9,10 +9,9 @@ from pathlib import Path
 from bls import manifest as manifests
 from bls import tokenizer
 from bls.errors import BadRequest
-from bls.manifest import Manifest
+from bls.manifest import TIERS, Manifest
 from bls.tokenizer_base import Tokenizer
 
-TIERS = ("small", "large")
 DEFAULT_TIER = "large"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from bls import manifest, token_bytes
 from engines import model_files
 from engines.sources import BadSource, Say, Source, link_all
-from engines.specs import TIERS, Spec
+from engines.specs import Spec
 
 _RECORD = "source.json"
 
@@ -64,7 +64,7 @@ def _fill(draft: Path, built: Path, record: Record, source: Source, say: Say, fo
 
 def _twin(built: Path, record: Record) -> Path | None:
     """A folder of another tier with the same model."""
-    for tier in TIERS:
+    for tier in manifest.TIERS:
         other = _read_record(built / tier)
         if other is not None and (other.source, other.state) == (record.source, record.state):
             return built / tier

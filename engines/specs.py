@@ -8,10 +8,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from bls.manifest import TIERS
+
 tomllib: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 FILE = Path(__file__).parent / "specs.toml"
-TIERS = ("small", "large")
 
 
 class BadSpec(ValueError):

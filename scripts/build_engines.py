@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bls import manifest
 from engines import build, specs
 from scripts.progress import Progress
 
@@ -50,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("tiers", nargs="+", choices=specs.TIERS, metavar="tier", help="small, large or both")
+    parser.add_argument("tiers", nargs="+", choices=manifest.TIERS, metavar="tier", help="small, large or both")
     parser.add_argument("--from", dest="source", metavar="SOURCE", help="see engines/specs.toml for its forms")
     parser.add_argument("--force", action="store_true", help="build it anew even if it is up to date")
     return parser

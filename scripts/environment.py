@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
+from bls.manifest import TIERS
 from scripts import interpreter, preflight
 from scripts.interruption import Interrupted, interruptible
 from scripts.preflight import Refused
@@ -28,7 +29,6 @@ from scripts.step_output import engine_status, last_line, pip_reason, pip_status
 
 ROOT = Path(__file__).resolve().parent.parent
 REFUSED, SETUP_FAILED = 2, 5  # exit statuses, explained in scripts/serve.py
-TIERS = ("small", "large")
 LAYOUT = 1  # raised when what is made here changes, so that old set-ups are made anew
 VENV_DISK_MIB = 1024  # the packages (490 MB), and pip's downloads while it works
 ENGINES_DISK_MIB = 512

@@ -25,6 +25,11 @@ Tensors = Mapping[str, Array]
 # 24.10 (it carries no id) and may even reach another request: such an error is sent as sequence_length -1 instead.
 ERRORS_AS_DATA = "errors_as_data"
 
+# The iterators of streams that have ended. A thread of the stub drops its own reference to one soon after its end, and
+# without Python's lock: were that the last, Python's heap would break (python_backend 24.10 and 25.12). That thread
+# works in order, so an answer to a later `is_cancelled` says that it's done.
+_ended_streams: list[Any] = []
+
 
 def parameters(args: Mapping[str, str]) -> dict[str, str]:
     """The `parameters` of the model's config.pbtxt."""
@@ -148,6 +153,7 @@ class Models:
             if not ended:  # Left before its end, an iterator leaks, and the next stream may deadlock.
                 for _ in answers:
                     pass
+            _ended_streams.append(answers)
 
     def stop(self, model: str, request_id: str) -> None:
         """Ends a running stream of `model`; safe beside it, from another thread too."""
@@ -182,7 +188,13 @@ class Sender:
     def is_cancelled(self) -> bool:
         """Whether the client has left. Never asks Triton after the end: that would end the whole server (2.51)."""
         with self._lock:
-            return not self.closed and bool(self._sender.is_cancelled())
+            if self.closed:
+                return False
+            ended = len(_ended_streams)
+            cancelled = bool(self._sender.is_cancelled())
+            if not cancelled:  # A yes may be remembered from before.
+                del _ended_streams[:ended]
+            return cancelled
 
     def send(self, tensors: Tensors) -> None:
         with self._lock:

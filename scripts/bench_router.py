@@ -29,9 +29,9 @@ from bls.arrays import boolean, int32, strings
 from bls.contract import LARGE, PREPROCESSING, ROUTER, SMALL
 from scripts import processes
 from scripts.environment import ROOT
+from scripts.local_server import Server, running_server
 from scripts.progress import Progress
 from scripts.stream_load import Stream, StreamRequest, output, run_streams, tensor
-from tests.server.serving import Server, running_server
 
 TOPICS = (
     "the sea", "an old clock", "a train in the snow", "the first day of school", "a lighthouse", "a garden at night",

@@ -27,7 +27,8 @@ ERRORS_AS_DATA = "errors_as_data"
 
 # The iterators of streams that have ended. A thread of the stub drops its own reference to one soon after its end, and
 # without Python's lock: were that the last, Python's heap would break (python_backend 24.10 and 25.12). That thread
-# works in order, so an answer to a later `is_cancelled` says that it's done.
+# works in order, so an answer to a later `is_cancelled` says that it's done. At the process's end they aren't freed:
+# the shared memory that they lie in is gone by then.
 _ended_streams: list[Any] = []
 
 
@@ -153,7 +154,7 @@ class Models:
             if not ended:  # Left before its end, an iterator leaks, and the next stream may deadlock.
                 for _ in answers:
                     pass
-            _ended_streams.append(answers)
+            _ended_streams.append(_never_freed(answers))
 
     def stop(self, model: str, request_id: str) -> None:
         """Ends a running stream of `model`; safe beside it, from another thread too."""
@@ -193,6 +194,7 @@ class Sender:
             ended = len(_ended_streams)
             cancelled = bool(self._sender.is_cancelled())
             if not cancelled:  # A yes may be remembered from before.
+                _free(_ended_streams[:ended])
                 del _ended_streams[:ended]
             return cancelled
 
@@ -237,16 +239,20 @@ class Metrics:
         if key not in self._metrics:
             family, buckets = self._families[name]
             bounds = {"buckets": list(buckets)} if buckets else {}  # pb_utils takes no tuple.
+            # The server holds one metric for all processes of a name and labels, and frees it with the first of them: a
+            # process that ends (of a model loaded anew in place, say) would leave the others a dangling pointer, and
+            # the server a broken heap.
             self._metrics[key] = _never_freed(family.Metric(labels=labels, **bounds))
         return self._metrics[key]
 
 
-def _never_freed(metric: Any) -> Any:
-    """Keeps a metric from its destructor for good.
+def _never_freed(thing: Any) -> Any:
+    """Keeps an object from its destructor, also at the interpreter's end."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    return thing
 
-    The server holds one metric for all processes of a name and labels, and frees it with the first of them: a process
-    that ends (of a model loaded anew in place, say) would leave the others a dangling pointer, and the server a broken
-    heap.
-    """
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(metric))
-    return metric
+
+def _free(things: Sequence[Any]) -> None:
+    """Takes back `_never_freed`."""
+    for thing in things:
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(thing))

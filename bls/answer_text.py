@@ -1,4 +1,4 @@
-"""An engine's ids become the text that the client may see: decoded, cut at a stop word, gathered into pieces."""
+"""An engine's ids become the text that the client may see: decoded, cut at a stop word, filtered, in pieces."""
 
 from __future__ import annotations
 
@@ -9,14 +9,26 @@ from bls.decision import Decision
 from bls.reply import Reply, joined_log_probs
 from bls.stop_words import WordStop
 from bls.stream_decoder import StreamDecoder
+from bls.word_filter import WordFilter
 
 
 class AnswerText:
-    """Takes an engine's responses and gives Reply pieces. `stopped_by` is the stop or bad word that ended the text."""
+    """Takes an engine's responses and gives Reply pieces. `stopped_by` is the stop or bad word that ended the text.
 
-    def __init__(self, decoder: StreamDecoder, words: WordStop, decision: Decision, input_tokens: int) -> None:
+    Without a filter each text goes out as it is.
+    """
+
+    def __init__(
+        self,
+        decoder: StreamDecoder,
+        words: WordStop,
+        word_filter: WordFilter | None,
+        decision: Decision,
+        input_tokens: int,
+    ) -> None:
         self._decoder = decoder
         self._words = words
+        self._filter = word_filter
         self._decision = decision
         self._input_tokens = input_tokens
         self._text = ""
@@ -28,30 +40,46 @@ class AnswerText:
         return self._words.hit
 
     @property
+    def is_filtered(self) -> bool:
+        """Whether a terminating sensitive word has ended the text."""
+        return self._filter is not None and self._filter.terminated
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing that follows can reach the client, so that the engine had better stop."""
+        return self.stopped_by is not None or self.is_filtered
+
+    @property
     def has_text(self) -> bool:
         """Whether there is text to send; tokens without text wait for the next piece."""
         return bool(self._text)
 
     def echo(self, prompt_ids: Sequence[int]) -> None:
-        """Puts the prompt in front of the answer; no word is looked for in it."""
-        self._text += self._decoder.push(prompt_ids)
+        """Puts the prompt in front of the answer; no stop word is looked for in it."""
+        self._text += self._passed(self._decoder.push(prompt_ids))
 
     def push(self, ids: Sequence[int], log_probs: Mapping[str, Array]) -> None:
         """New ids of the engine, with their log probabilities."""
         self._tokens += len(ids)
-        self._text += self._words.push(self._decoder.push(ids))
+        self._text += self._passed(self._words.push(self._decoder.push(ids)))
         if log_probs:
             self._log_probs.append(log_probs)
 
     def finish(self) -> None:
         """No id follows: what was held back comes out, unless a word ended the text."""
         if self.stopped_by is None:
-            self._text += self._words.push(self._decoder.finish())
-            self._text += self._words.finish()
+            self._text += self._passed(self._words.push(self._decoder.finish()))
+            self._text += self._passed(self._words.finish())
+        if self._filter is not None:
+            self._text += self._filter.finish()
 
     def take(self, finish_reason: str = "") -> Reply:
         """What has gathered since the last piece; with `finish_reason` it is the last one."""
         log_probs = joined_log_probs(self._log_probs) if self._log_probs else {}
-        reply = Reply(self._text, self._tokens, log_probs, finish_reason, self._decision, self._input_tokens)
+        version = self._filter.version if self._filter else ""
+        reply = Reply(self._text, self._tokens, log_probs, finish_reason, self._decision, self._input_tokens, version)
         self._text, self._tokens, self._log_probs = "", 0, []
         return reply
+
+    def _passed(self, text: str) -> str:
+        return text if self._filter is None else self._filter.push(text)

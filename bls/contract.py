@@ -220,6 +220,7 @@ ROUTER_CONTRACT = Contract(
         finish_reason                STRING [1]
         model                        STRING [1]
         reason                       STRING [1]
+        words_version                STRING [1]
     """),
 )
 

@@ -23,6 +23,7 @@ class Reply:
     finish_reason: str = ""
     decision: Decision | None = None
     input_tokens: int = 0
+    words_version: str = ""
 
     def tensors(self, outputs: frozenset[str]) -> dict[str, Array]:
         """The router's output tensors among `outputs`, batch dimension first: [1,1], output_log_probs [1,1,n]."""
@@ -35,6 +36,8 @@ class Reply:
             tensors["finish_reason"] = strings(self.finish_reason)
             if self.decision:
                 tensors["model"], tensors["reason"] = strings(self.decision.model), strings(self.decision.reason)
+            if self.words_version:
+                tensors["words_version"] = strings(self.words_version)
         return {name: array for name, array in tensors.items() if name in outputs}
 
 

@@ -20,17 +20,30 @@ from bls.reply import LOG_PROBS, Reply, accumulated, joined
 from bls.request import Request, in_our_names
 from bls.stop_words import WordStop
 from bls.watcher import Watch
+from bls.word_filter import WordFilter
+from bls.word_table import NewestTable
 
 _ENCODED = ("INPUT_ID", "STOP_WORDS_IDS", "OUT_END_ID", "OUT_PAD_ID")
 
 
 class Router:
-    """Answers requests, one at a time. `accumulate`: each piece holds the whole text so far."""
+    """Answers requests, one at a time. `accumulate`: each piece holds the whole text so far.
 
-    def __init__(self, models: Models, engines: Engines, metrics: Metrics, accumulate: bool = False) -> None:
+    A request goes by the word lists that are the newest at its start; without `words` nothing is filtered.
+    """
+
+    def __init__(
+        self,
+        models: Models,
+        engines: Engines,
+        metrics: Metrics,
+        words: NewestTable | None = None,
+        accumulate: bool = False,
+    ) -> None:
         self._models = models
         self._engines = engines
         self._metrics = metrics
+        self._words = words
         self._accumulate = accumulate
         record.declare(metrics)
 
@@ -61,6 +74,7 @@ class Router:
         Record(request_id, finish=error.prefix.lower()).report(self._metrics)
 
     def _answer(self, request: Request, watch: Watch, entry: Record) -> Generator[Reply, None, None]:
+        word_filter = WordFilter(self._words.table()) if self._words else None
         encoded = self._encode_for_each(request)
         prompt = Prompt(
             tokens={model: tensors["INPUT_ID"].shape[1] for model, tensors in encoded.items()},
@@ -74,10 +88,15 @@ class Router:
             entry.model, entry.reason = decision.model, decision.reason
             entry.input_tokens = prompt.tokens[decision.model]
             words = WordStop((*request.stop_words, *request.bad_words))
-            text = AnswerText(self._engines.decoder(decision.model), words, decision, entry.input_tokens)
+            decoder = self._engines.decoder(decision.model)
+            text = AnswerText(decoder, words, word_filter, decision, entry.input_tokens)
             if request.echo:
                 text.echo(encoded[decision.model]["INPUT_ID"][0].tolist())
-            yield from self._pieces(request, watch, entry, stream, text)
+            try:
+                yield from self._pieces(request, watch, entry, stream, text)
+            finally:
+                if word_filter:
+                    entry.words_version, entry.filter_hits = word_filter.version, word_filter.totals
 
     def _pieces(
         self, request: Request, watch: Watch, entry: Record, stream: EngineStream, text: AnswerText
@@ -86,7 +105,9 @@ class Router:
             ids = chunk["output_ids"].reshape(-1)[: int(chunk["sequence_length"].flat[0])].tolist()
             entry.count(len(ids))
             text.push(ids, {name: chunk[name] for name in LOG_PROBS if name in chunk})
-            if text.stopped_by is not None or watch.look_when_due() is not None:
+            if text.is_filtered:
+                entry.tokens_saved = request.max_tokens - entry.output_tokens
+            if text.has_ended or watch.look_when_due() is not None:
                 break
             # The last tokens ride with the end, which then comes at once.
             if text.has_text and entry.output_tokens < request.max_tokens:
@@ -134,6 +155,8 @@ def _check_fits(prompt: Prompt) -> None:
 
 
 def _finish_reason(request: Request, watch: Watch, entry: Record, text: AnswerText) -> str:
+    if text.is_filtered:
+        return "filtered"
     if text.stopped_by is not None:
         return "stop_word" if text.stopped_by in request.stop_words else "bad_word"
     if entry.output_tokens >= request.max_tokens:

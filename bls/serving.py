@@ -16,6 +16,7 @@ from bls.watcher import TIMEOUT, Watch, Watcher
 def serve(request: Any, router: Router, watcher: Watcher) -> None:
     """Answers one decoupled request of llm_router. Whatever happens, its stream ends once."""
     sender = triton_io.Sender(request)
+    watch = None
     try:
         parsed = _read(request, router)
         watch = Watch(sender.is_cancelled, parsed.timeout_seconds or policy.TIMEOUT_SECONDS, _give_up_on(sender))
@@ -34,6 +35,8 @@ def serve(request: Any, router: Router, watcher: Watcher) -> None:
         sender.finish(error=errors.EngineFailed(type(error).__name__))
     finally:
         watcher.follow(None)
+        if watch is not None:
+            watch.end()
 
 
 def _read(request: Any, router: Router) -> Request:

@@ -68,10 +68,17 @@ class Watch:
         if time.monotonic() - self._ended_at > GRACE_SECONDS:
             self._give_up(self.outcome or CANCELLED)
 
+    def end(self) -> None:
+        """The request is over: nothing of it is held any more, nor asked again."""
+        self.stop_engine = None
+        self._is_cancelled = lambda: False
+        self._give_up = lambda outcome: None
+
     def _stop(self) -> None:
+        stop_engine = self.stop_engine
         try:
-            if self.stop_engine is not None:
-                self.stop_engine()
+            if stop_engine is not None:
+                stop_engine()
         except RouterError as error:
             logging.warning("the engine could not be stopped: %s", error)
         except Exception:
@@ -102,19 +109,22 @@ class Watcher:
         self._thread.join(timeout=GRACE_SECONDS)
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                while self._watch is None and not self._closed:
-                    self._changed.wait()
-                if self._closed:
-                    return
-                watch = self._watch
-                assert watch is not None
-                # Not woken by the request's end: a request shorter than one look costs nothing more.
-                self._changed.wait(watch.seconds_to_next_look())
-                if self._watch is not watch or watch.seconds_to_next_look() > 0:
-                    continue
+        while not self._closed:
             try:
-                watch.enforce()
+                self._step()
             except Exception:  # This thread must outlive any one request.
                 logging.exception("watcher")
+
+    def _step(self) -> None:
+        """One look, when it is due. Between two steps the thread holds no request."""
+        with self._changed:
+            while self._watch is None and not self._closed:
+                self._changed.wait()
+            watch = self._watch
+            if watch is None or self._closed:
+                return
+            # Not woken by the request's end: a request shorter than one look costs nothing more.
+            self._changed.wait(watch.seconds_to_next_look())
+            if self._watch is not watch or watch.seconds_to_next_look() > 0:
+                return
+        watch.enforce()

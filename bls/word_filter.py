@@ -57,6 +57,17 @@ class WordFilter:
         return sorted(self._hits, key=lambda hit: (hit.start, hit.end, hit.category))
 
     @property
+    def version(self) -> str:
+        """Of the lists that this stream goes by."""
+        return self._table.version
+
+    @property
+    def totals(self) -> list[tuple[str, str, int]]:
+        """What was found so far: category, action, and how many matches."""
+        actions = {treatment.name: treatment.action for treatment in self._treatments}
+        return [(category, actions[category], count) for category, count in sorted(self.counts.items())]
+
+    @property
     def held(self) -> int:
         """How many characters were pushed and are not out yet."""
         return len(self._text)

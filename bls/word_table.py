@@ -184,6 +184,16 @@ def _header(data: mmap.mmap) -> tuple[dict[str, Any], int]:
     return header, start
 
 
+def words_beside(repository: Path) -> NewestTable:
+    """The compiled lists of the words/ folder beside a model repository.
+
+    Raises BadTable: without a table that was good once nothing may be answered.
+    """
+    newest = NewestTable(repository.parent / "words" / "compiled.bin")
+    newest.table()
+    return newest
+
+
 class NewestTable:
     """The compiled file at `path`, looked at again at most once a second; the last good one stays.
 
@@ -204,7 +214,7 @@ class NewestTable:
             self._look()
         if self._table is None:
             self._next_look = 0.0
-            raise BadTable(f"{self._path}: there is no compiled word list")
+            raise BadTable(f"{self._path}: there is no compiled word list; scripts/words compile makes it")
         return self._table
 
     def _look(self) -> None:
@@ -217,5 +227,5 @@ class NewestTable:
             self._table = WordTable(self._path)
         except (OSError, BadTable) as error:
             if self._table is None:
-                raise BadTable(str(error)) from error
+                raise BadTable(f"{error}; scripts/words compile makes it") from error
             log.warning("the last good word list is kept: %s", error)

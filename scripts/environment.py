@@ -1,4 +1,4 @@
-"""Set-up: .venv with the pinned packages, tritonserver's backend folder, the engines. Each part once.
+"""Set-up: .venv with the pinned packages, tritonserver's backend folder, engines, word lists. Each part once.
 
 Runs on any suitable Python with nothing installed. `.venv/complete` is written last, so an interrupted set-up is
 never taken for a finished one: what is not complete is made anew (pip's cache keeps what was downloaded).
@@ -25,7 +25,7 @@ from scripts.interruption import Interrupted, interruptible
 from scripts.preflight import Refused
 from scripts.progress import Progress
 from scripts.step import StepFailed, run_step
-from scripts.step_output import engine_status, last_line, pip_reason, pip_status
+from scripts.step_output import engine_status, first_line, last_line, pip_reason, pip_status
 
 ROOT = Path(__file__).resolve().parent.parent
 REFUSED, SETUP_FAILED = 2, 5  # exit statuses, explained in scripts/serve.py
@@ -93,6 +93,23 @@ class Environment:
         built = self.root / "engines" / "built"
         return [tier for tier in TIERS if not (built / tier / "engine.json").is_file()]
 
+    def needs_words(self) -> bool:
+        """Whether words/ or the code that compiles it has changed since it was compiled."""
+        words, code = self.root / "words", self.root / "bls"
+        try:
+            compiled = self.compiled_words.stat().st_mtime
+        except OSError:
+            return True
+        lists = [path for folder in (words / "deny", words / "allow") for path in (folder, *folder.glob("*"))]
+        compiler = [*code.glob("word_*.py"), *code.glob("pii*.py"), code / "normalise.py", code / "pinyin.py"]
+        sources = [words / "categories.toml", *lists, *compiler, *(code / "data").glob("*")]
+        return any(path.stat().st_mtime > compiled for path in sources if path.exists())
+
+    @property
+    def compiled_words(self) -> Path:
+        """What the routers map; see words/README.md."""
+        return self.root / "words" / "compiled.bin"
+
     @contextmanager
     def ensured(self, progress: Progress, dev: bool = False) -> Iterator[None]:
         """Makes what is missing, and keeps others from remaking it while the block runs.
@@ -129,6 +146,8 @@ class Environment:
         if missing:
             preflight.check_disk(self.root, ENGINES_DISK_MIB, "building the engines")
             steps += [_engine_step(self, tier) for tier in missing]
+        if self.needs_words():
+            steps += [self._compile_words]
         if steps:
             self.log.parent.mkdir(exist_ok=True)
             self.log.write_text("")
@@ -195,6 +214,18 @@ class Environment:
         command = [str(self.python), "-m", "scripts.build_engines", tier]
         self._run(command, progress, engine_status)
         progress.done()
+
+    def _compile_words(self, progress: Progress) -> None:
+        """Lists with a mistake are refused; those compiled before then serve on."""
+        progress.step("set-up, word lists", "compiling")
+        try:
+            self._run([str(self.python), "-m", "scripts.words", "compile"], progress, lambda line: None, first_line)
+        except SetupFailed as failed:
+            if not self.compiled_words.exists():
+                raise
+            progress.say(f"warning: {failed}; the lists compiled before are served")
+        else:
+            progress.done()
 
     def _run(
         self,

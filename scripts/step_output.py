@@ -34,6 +34,11 @@ def engine_status(line: str) -> str | None:
     return re.sub(r"^engine \w+: | \(\d+ s\)$", "", line.strip())[:100] or None
 
 
+def first_line(lines: list[str]) -> str:
+    """The first line that says something."""
+    return last_line(lines[::-1])
+
+
 def last_line(lines: list[str]) -> str:
     """The last line that says something."""
     return next(

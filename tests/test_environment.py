@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ class FakeEnvironment(Environment):
         self.ran.append(word)
         if word == self.broken:
             raise self.error or SetupFailed("broken")
+        if word == "compile":
+            self.compiled_words.touch()
         if word in environment.TIERS:
             folder = self.root / "engines" / "built" / word
             folder.mkdir(parents=True)
@@ -38,6 +41,8 @@ class FakeEnvironment(Environment):
 def root(tmp_path: Path) -> Path:
     (tmp_path / "requirements.txt").write_text("numpy==1.26.4\n")
     (tmp_path / "requirements-dev.txt").write_text("pytest==9.2.0\n")
+    (tmp_path / "words" / "deny").mkdir(parents=True)
+    (tmp_path / "words" / "deny" / "fraud.txt").write_text("scam\n")
     return tmp_path
 
 
@@ -49,7 +54,7 @@ def ensure(made: Environment, dev: bool = False) -> Environment:
 
 
 def test_the_first_start_makes_everything_and_the_second_nothing(root):
-    assert ensure(FakeEnvironment(root)).ran == [".venv", "requirements.txt", "small", "large"]
+    assert ensure(FakeEnvironment(root)).ran == [".venv", "requirements.txt", "small", "large", "compile"]
     assert ensure(FakeEnvironment(root)).ran == []
 
 
@@ -71,7 +76,7 @@ def test_a_set_up_that_broke_off_is_not_taken_for_complete(root, error):
     with pytest.raises((SetupFailed, KeyboardInterrupt, Interrupted)):
         ensure(broken)
     assert not broken.is_complete(dev=False)
-    assert ensure(FakeEnvironment(root)).ran == [".venv", "requirements.txt", "small", "large"]
+    assert ensure(FakeEnvironment(root)).ran == [".venv", "requirements.txt", "small", "large", "compile"]
 
 
 def test_remaking_the_packages_that_was_interrupted_leaves_no_old_stamp(root):
@@ -86,7 +91,25 @@ def test_remaking_the_packages_that_was_interrupted_leaves_no_old_stamp(root):
 def test_an_engine_that_failed_is_built_again_alone(root):
     with pytest.raises(SetupFailed):
         ensure(FakeEnvironment(root, "large"))
-    assert ensure(FakeEnvironment(root)).ran == ["large"]
+    assert ensure(FakeEnvironment(root)).ran == ["large", "compile"]
+
+
+def test_changed_word_lists_are_compiled_at_the_next_start(root):
+    made = ensure(FakeEnvironment(root))
+    for change in (lambda: (root / "words" / "deny" / "drugs.txt").write_text("dope\n"), made.compiled_words.unlink):
+        os.utime(made.compiled_words, (1, 1))
+        change()
+        assert ensure(FakeEnvironment(root)).ran == ["compile"]
+        assert ensure(FakeEnvironment(root)).ran == []
+
+
+def test_word_lists_with_a_mistake_leave_those_compiled_before_in_use_and_stop_a_first_start(root):
+    made = ensure(FakeEnvironment(root))
+    os.utime(made.compiled_words, (1, 1))
+    assert ensure(FakeEnvironment(root, "compile")).ran == ["compile"]
+    made.compiled_words.unlink()
+    with pytest.raises(SetupFailed):
+        ensure(FakeEnvironment(root, "compile"))
 
 
 def test_packages_in_use_by_a_server_are_not_made_anew(root):

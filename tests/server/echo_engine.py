@@ -5,15 +5,18 @@ Its folder and the scripts that `seed` can name are in tests/server/echo_reposit
 
 import heapq
 import itertools
+import random
 import threading
 import time
 
 import numpy as np
 
-from bls import triton_io
+from bls import manifest, token_bytes, triton_io
 from bls.contract import ENGINE
 from bls.errors import BadRequest, Cancelled, EngineFailed
+from bls.manifest import TABLE_FILE_NAME
 from tests.server.echo_repository import (
+    CUT,
     ENDLESS,
     ENDS_EMPTY,
     FAILS_FIRST,
@@ -28,6 +31,7 @@ class TritonPythonModel:
     def initialize(self, args):
         triton_io.log_to_triton()
         self.model = args["model_name"]
+        self.cutter = Cutter(manifest.built_folder(triton_io.repository(args), "small") / TABLE_FILE_NAME)
         self.metrics = triton_io.Metrics()
         for name in ("started", "stopped", "tokens"):
             self.metrics.declare(f"echo_engine_{name}_total", "COUNTER", f"Requests or tokens {name}")
@@ -50,7 +54,8 @@ class TritonPythonModel:
                 self.stop(request.request_id())
                 sender.finish()
             else:
-                self.start(request.request_id(), Running(sender, tensors, triton_io.request_parameters(request)))
+                parameters = triton_io.request_parameters(request)
+                self.start(request.request_id(), Running(sender, tensors, parameters, self.cutter))
 
     def start(self, request_id, running):
         self.count("started")
@@ -123,14 +128,34 @@ class TritonPythonModel:
             self.changed.notify()
 
 
+class Cutter:
+    """Says the same text in other tokens."""
+
+    def __init__(self, path):
+        self.table = token_bytes.open_table(path)
+        vocabulary = range(self.table.header.vocab_size)
+        self.bytes = {self.table.piece(token): token for token in vocabulary if len(self.table.piece(token)) == 1}
+
+    def cut(self, ids, rng):
+        return [part for token in ids for part in (self.parts(token) if rng.random() < 0.7 else [token])]
+
+    def parts(self, token):
+        piece = self.table.piece(token)
+        singles = [self.bytes.get(piece[at : at + 1]) for at in range(len(piece))]
+        return [token] if None in singles else singles
+
+
 class Running:
-    def __init__(self, sender, tensors, parameters):
+    def __init__(self, sender, tensors, parameters, cutter):
         self.sender = sender
         self.errors_as_data = parameters.get(triton_io.ERRORS_AS_DATA, False)
         script = int(tensors["seed"].flat[0]) if "seed" in tensors else 0
         self.kind, self.step_seconds = script // 1000, (script % 1000) / 1000
         prompt = tensors["input_ids"].reshape(-1).tolist()
         limit = int(tensors["request_output_len"].flat[0])
+        self.sizes = random.Random(script % 1000) if self.kind == CUT else None
+        if self.sizes:
+            prompt, self.step_seconds = cutter.cut(prompt, self.sizes), 0
         copies = -(-limit // len(prompt)) if self.kind == ENDLESS else 1
         self.answer = (prompt * copies)[:limit]
         self.streaming = bool(tensors["streaming"].flat[0]) if "streaming" in tensors else False
@@ -139,7 +164,8 @@ class Running:
         self.sent = 0
 
     def next_ids(self):
-        ids = self.answer[self.sent : self.sent + 1]
+        size = self.sizes.randint(1, 4) if self.sizes else 1
+        ids = self.answer[self.sent : self.sent + size]
         self.sent += len(ids)
         return ids
 

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from bls.contract import ENGINE_CONTROL, LARGE, POSTPROCESSING, PREPROCESSING, ROUTER, SMALL
+from bls.word_compiler import compile_folder
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCE = ROOT / "model_repository"
@@ -21,10 +22,14 @@ FINAL_ALONE = 4  # The end comes in a response of its own, as some engines send 
 ENDS_EMPTY = 5  # The end rides on a response with sequence_length 0.
 ENDLESS = 6  # The prompt again and again, up to request_output_len.
 STOP_IS_AN_ERROR = 7  # SILENT, and a stop ends it with an error.
+CUT = 8  # Tokens cut at random into single bytes, one to four in a response; the milliseconds are the random seed.
 
 
-def make(folder: Path, routers: int = 4, **replace: str) -> Path:
-    """Makes folder/model_repository and folder/engines/built. `replace`: values of the router's config by field."""
+def make(folder: Path, routers: int = 4, words: Path = ROOT / "words", **replace: str) -> Path:
+    """Makes folder/model_repository, folder/engines/built and folder/words/compiled.bin, of the lists in `words`.
+
+    `replace`: values of the router's config by field.
+    """
     repository = folder / "model_repository"
     for model in (ENGINE_CONTROL, POSTPROCESSING, PREPROCESSING, ROUTER):
         shutil.copytree(SOURCE / model, repository / model)
@@ -37,6 +42,7 @@ def make(folder: Path, routers: int = 4, **replace: str) -> Path:
         assert found, field
     config.write_text(text)
     shutil.copytree(ROOT / "engines" / "built", folder / "engines" / "built", copy_function=os.link)
+    compile_folder(words, folder / "words" / "compiled.bin")
     return repository
 
 

@@ -1,19 +1,24 @@
 """The router's entry point, one process of many: its code is in bls/, its rules are in bls/policy.py."""
 
+import gc
+
 from bls import serving, triton_io
 from bls.engines import Engines
 from bls.router import Router
 from bls.watcher import Watcher
+from bls.word_table import words_beside
 
 
 class TritonPythonModel:
     def initialize(self, args):
         triton_io.log_to_triton()
         accumulate = triton_io.boolean_parameter(args, "accumulate_tokens", default=False)
+        is_filtering = triton_io.boolean_parameter(args, "sensitive_words", default=True)
+        repository = triton_io.repository(args)
+        words = words_beside(repository) if is_filtering else None
         self.watcher = Watcher()
         models = triton_io.Models()
-        engines = Engines(triton_io.repository(args), models)
-        self.router = Router(models, engines, triton_io.Metrics(), accumulate)
+        self.router = Router(models, Engines(repository, models), triton_io.Metrics(), words, accumulate)
 
     def execute(self, requests):
         # One after the other: two decoupled streams in one process can deadlock python_backend 24.10 for ever.
@@ -22,3 +27,4 @@ class TritonPythonModel:
 
     def finalize(self):
         self.watcher.close()
+        gc.collect()  # What a request left must go before the shared memory that it lies in.

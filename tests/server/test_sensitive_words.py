@@ -1,0 +1,231 @@
+"""Listed words never reach the reader of llm_router, whatever tokens they come in: on the real server, with echo engines."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import urllib.error
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from bls.contract import SMALL
+from bls.word_compiler import compile_folder
+from bls.word_filter import filter_text
+from bls.word_table import WordTable
+from tests.server import echo_repository
+from tests.server.clients import answer, events_of, eventually, generate, metric, post
+from tests.server.serving import running_server
+
+pytestmark = pytest.mark.server
+
+CUT = 1000 * echo_repository.CUT
+ENDLESS = 1000 * echo_repository.ENDLESS
+LISTS = {
+    "deny/masked.txt": "forbidden\nbad phrase\n法轮\n毒品\n",
+    "deny/gone.txt": "acme*\n",
+    "deny/ended.txt": "detonate\n炸弹配方\n",
+    "deny/watched.txt": "weather\n",
+    "allow/longer.txt": "forbidden city\n毒品种\n",
+    "categories.toml": """
+[categories.gone]
+action = "replace"
+text = "[gone]"
+[categories.ended]
+action = "terminate"
+text = "No more of that."
+[categories.watched]
+action = "monitor"
+[pii.email]
+[pii.api_key]
+""",
+}
+TEXTS = [
+    "This is forbidden, FORBIDDEN and f\u043erbidden; the forbidden city is not.",
+    "A bad phrase, a bad-phrase, a b\u00e4d phrase. ｆｏｒｂｉｄｄｅｎ too, and for\u200bbidden.",
+    "他们说毒品和法 轮、毒*品,但是毒品种和法律没有。",
+    "Acme and ACMEs were here. Write to someone@example.com with sk-abcdefghijklmnopqrstuvwxyz0123456789ABCD now.",
+    "Fine weather 👩‍👩‍👧‍👦 until they detonate everything and go on talking.",
+    "这里没有炸弹配方,只有别的话。",
+    "forbiddens and unforbidden things, a class of detonators: nothing to hide",
+]
+
+
+def write(folder, lists):
+    for name, text in lists.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("words")
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    lists = write(folder / "lists", LISTS)
+    with running_server(folder, echo_repository.make(folder, routers=16, words=lists)) as running:
+        yield running
+
+
+@pytest.fixture
+def table(server, folder):
+    return WordTable(compiled(folder))
+
+
+def compiled(folder):
+    return folder / "words" / "compiled.bin"
+
+
+def shown(table, text):
+    return filter_text(table, text)[0]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_no_part_of_a_listed_word_is_shown_however_the_tokens_cut_it(server, table, text):
+    right = shown(table, text)
+    for seed in range(12):
+        out = ""
+        for event in events_of(server, text_input=text, max_tokens=400, seed=CUT + seed, return_route_info=True):
+            out += event["text_output"]
+            assert right.startswith(out)
+        assert out == right
+        assert event["words_version"] == table.version
+
+
+def test_the_texts_hold_what_they_are_there_for(table):
+    assert {hit.category for text in TEXTS for hit in filter_text(table, text)[1]} == {
+        "masked",
+        "gone",
+        "ended",
+        "watched",
+        "email",
+        "api_key",
+    }
+    assert shown(table, TEXTS[-1]) == TEXTS[-1]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_an_answer_in_one_piece_is_filtered_as_its_stream(server, table, text):
+    assert answer(server, text_input=text, max_tokens=400)["text_output"] == shown(table, text)
+
+
+def test_an_echoed_prompt_is_filtered_with_its_answer(server):
+    text = "a forbidden "
+    for stream in (True, False):
+        events = events_of(server, text_input=text, max_tokens=400, exclude_input_in_output=False, stream=stream)
+        assert "".join(event["text_output"] for event in events) == "a ********* " * 2
+
+
+def test_a_terminating_word_stops_the_engine_within_two_tokens(server):
+    tokens, stops = (metric(server, f"echo_engine_{name}_total", model=SMALL) for name in ("tokens", "stopped"))
+    saved = metric(server, "llm_router_filter_tokens_saved_total")
+    text = "one two detonate three four five six seven eight nine ten "
+    events = events_of(server, text_input=text, max_tokens=200, seed=ENDLESS + 50, return_num_output_tokens=True)
+    assert "".join(event["text_output"] for event in events) == "one two No more of that."
+    assert events[-1]["finish_reason"] == "filtered"
+    counted = sum(event["num_output_tokens"] for event in events)
+    assert counted < 9  # " three" decides that the word has ended
+    eventually(lambda: metric(server, "echo_engine_stopped_total", model=SMALL) == stops + 1)
+    assert metric(server, "echo_engine_tokens_total", model=SMALL) - tokens <= counted + 2
+    eventually(lambda: metric(server, "llm_router_filter_tokens_saved_total") == saved + 200 - counted)
+
+
+def test_what_was_found_is_counted_by_category_and_action_and_logged_without_the_text(server):
+    name = "llm_router_filter_hits_total"
+    labels = [
+        {"category": "masked", "action": "mask"},
+        {"category": "gone", "action": "replace"},
+        {"category": "watched", "action": "monitor"},
+    ]
+    before = [metric(server, name, **each) for each in labels]
+    answer(server, text_input="acme forbidden weather forbidden", max_tokens=100)
+    eventually(lambda: [metric(server, name, **each) for each in labels] == [b + n for b, n in zip(before, (2, 1, 1))])
+    log = server.log.read_text()
+    assert "filter_hits=gone:1,masked:2,watched:1" in log
+    assert "forbidden" not in log
+
+
+def test_new_lists_under_sixteen_streams_lose_none_and_each_goes_by_the_version_that_it_names(server, folder):
+    text, original = "alpha beta gamma ", compiled(folder).read_bytes()
+    tables = {}
+    for word in ("alpha", "beta", "gamma"):
+        lists = write(folder / word, {"deny/masked.txt": f"{word}\n", "categories.toml": ""})
+        compile_folder(lists, folder / f"{word}.bin")
+        tables[WordTable(folder / f"{word}.bin").version] = WordTable(folder / f"{word}.bin")
+
+    def replace(source):
+        (folder / "new.bin").write_bytes(source)
+        os.replace(folder / "new.bin", compiled(folder))
+
+    done = threading.Event()
+
+    def streams():
+        seen = set()
+        while not done.is_set():
+            events = events_of(server, text_input=text, max_tokens=60, seed=ENDLESS + 5, return_route_info=True)
+            version = events[-1]["words_version"]
+            if version in tables:
+                seen.add(version)
+                assert "".join(event["text_output"] for event in events) == shown(tables[version], text * 15)
+        return seen
+
+    try:
+        with ThreadPoolExecutor(16) as pool:
+            running = [pool.submit(streams) for _ in range(16)]
+            for version in [*tables, *tables]:
+                replace((folder / f"{shown_word(tables[version], text)}.bin").read_bytes())
+                eventually(lambda v=version: version_now(server) == v, 10)
+            done.set()
+            assert set().union(*(each.result() for each in running)) == set(tables)
+    finally:
+        done.set()
+        replace(original)
+    version = WordTable(compiled(folder)).version
+    eventually(lambda: version_now(server) == version)
+
+
+def version_now(server):
+    return answer(server, text_input="hi", max_tokens=9, return_route_info=True)["words_version"]
+
+
+def shown_word(table, text):
+    return next(word for word in text.split() if word not in shown(table, text))
+
+
+def test_a_broken_compiled_file_leaves_the_last_good_lists_in_use(server, folder, table):
+    original = compiled(folder).read_bytes()
+    try:
+        compiled(folder).write_bytes(original[:1000])
+        eventually(lambda: "the last good word list is kept" in server.log.read_text() or not spread(server), 10)
+        assert answer(server, text_input="forbidden", max_tokens=9)["text_output"] == "*" * 9
+    finally:
+        (folder / "good.bin").write_bytes(original)
+        os.replace(folder / "good.bin", compiled(folder))
+    assert "the last good word list is kept" in server.log.read_text()
+
+
+def spread(server):
+    return answer(server, text_input="forbidden", max_tokens=9)["text_output"] == "*" * 9
+
+
+def test_without_compiled_lists_the_router_does_not_load_and_says_what_makes_them(server, folder):
+    os.rename(compiled(folder), folder / "away.bin")
+    try:
+        post(server, "models/llm_router/unload")
+        eventually(lambda: generate(server, text_input="hi", max_tokens=1)[0] != 200)
+        eventually(lambda: states(server)["llm_router"] == ("UNAVAILABLE", "unloaded"))
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            post(server, "models/llm_router/load")
+        assert "scripts/words compile makes it" in json.load(caught.value)["error"]
+    finally:
+        os.rename(folder / "away.bin", compiled(folder))
+        post(server, "models/llm_router/load")
+    assert answer(server, text_input="hi", max_tokens=9)["text_output"] == "hi"
+
+
+def states(server):
+    return {entry["name"]: (entry.get("state"), entry.get("reason", "")) for entry in post(server, "index")}

@@ -1,0 +1,186 @@
+"""What the router processes of one server share: a small file in shared memory that each of them maps.
+
+Each process has a row that it alone writes, so nobody waits for anybody; a reader sums the rows. Locks are the kernel's
+(open file description locks on single bytes), so they end with their process, however that ended: a row whose byte is
+not locked is a dead process's. Beside the rows stand a few numbers for each model, and a text.
+
+Not a Triton model: asking one costs a decision some 250 us instead of 20, and it is one more process that can die.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+ROWS = 256  # router processes at most; the rows that nobody uses take no memory
+MODELS = 8
+BUCKETS = 10
+
+_MAGIC = b"RTABLE01"
+_NAME_BYTES = 64
+_TEXT_BYTES = 1 << 18
+_LOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
+
+# The file: magic, how many rows were ever taken, the models' names, some numbers for each model, the rows, the text.
+_TAKEN_AT = 8
+_NAMES_AT = 64
+_SHARED_AT = _NAMES_AT + MODELS * _NAME_BYTES
+SHARED = 4  # numbers a model
+_ROWS_AT = 4096
+IN_FLIGHT = 0  # of a row's numbers for a model; then BUCKETS times START, SUCCESSES, FAILURES, FIRST_TOKEN_SECONDS
+START, SUCCESSES, FAILURES, FIRST_TOKENS, FIRST_TOKEN_SECONDS = range(5)
+_BUCKET_FIELDS = 5
+_ROW_NUMBERS = 1 + BUCKETS * _BUCKET_FIELDS
+_TEXT_AT = _ROWS_AT + ROWS * MODELS * _ROW_NUMBERS * 8
+SIZE = _TEXT_AT + _TEXT_BYTES
+
+# The bytes that are locked: one for each row, each model's probe, and these.
+_PROBE_LOCKS = ROWS
+_SETUP_LOCK = ROWS + MODELS
+_TEXT_LOCK = _SETUP_LOCK + 1
+CHECK_LOCK = _SETUP_LOCK + 2  # held by the process that checks a policy
+
+
+class SharedTable:
+    """This process's view of the file at `path`, made if it isn't there. OSError if it can't be, or all rows are taken.
+
+    `shared` is [MODELS, SHARED], `in_flight` [ROWS, MODELS], `buckets` [ROWS, MODELS, BUCKETS, 5], all float64: numbers
+    that one store writes. A process writes in the row `row` alone.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            with self._locked(_SETUP_LOCK):
+                if os.fstat(self._file).st_size != SIZE:
+                    os.ftruncate(self._file, 0)
+                    os.ftruncate(self._file, SIZE)
+                    os.pwrite(self._file, _MAGIC, 0)
+                elif os.pread(self._file, len(_MAGIC), 0) != _MAGIC:
+                    raise OSError(f"{path} is not a table of this version")
+                self._map = mmap.mmap(self._file, SIZE)
+                self.row = self._take_row()
+        except BaseException:
+            os.close(self._file)
+            raise
+        self.shared: Array = np.frombuffer(self._map, np.float64, MODELS * SHARED, _SHARED_AT).reshape(MODELS, SHARED)
+        count = ROWS * MODELS * _ROW_NUMBERS
+        numbers = np.frombuffer(self._map, np.float64, count, _ROWS_AT).reshape(ROWS, MODELS, _ROW_NUMBERS)
+        self.in_flight: Array = numbers[:, :, IN_FLIGHT]  # [ROWS, MODELS]
+        self.buckets: Array = numbers[:, :, 1:].reshape(ROWS, MODELS, BUCKETS, _BUCKET_FIELDS)
+        numbers[self.row] = 0.0
+        self.alive: Array = np.array([self.row])  # the rows of living processes, when `look` looked last
+        self._slots: dict[str, int] = {}
+
+    def close(self) -> None:
+        """Leaves the row to others, as the end of the process would."""
+        # By name: the map, which lives as long as an array that looks at it, keeps a copy of the descriptor.
+        for byte in (self.row, *range(_PROBE_LOCKS, CHECK_LOCK + 1)):
+            self._set_lock(byte, fcntl.F_UNLCK)
+        os.close(self._file)
+
+    def look(self) -> None:
+        """Finds which processes live: a system call for each row that was ever taken."""
+        taken = int.from_bytes(self._map[_TAKEN_AT : _TAKEN_AT + 8], "little")
+        self.alive = np.array([row for row in range(taken) if row == self.row or self._is_locked(row)])
+
+    def slot(self, model: str) -> int:
+        """The number of a model in the table; the same in all processes. OSError beyond MODELS models."""
+        if model not in self._slots:
+            name = model.encode()[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0")
+            with self._locked(_SETUP_LOCK):
+                self._slots[model] = self._find_slot(name)
+        return self._slots[model]
+
+    def try_lock_probe(self, slot: int) -> bool:
+        """Whether this process now is the one that tries a model; it stays so until `unlock_probe` or its end."""
+        return self._try_lock(_PROBE_LOCKS + slot)
+
+    def unlock_probe(self, slot: int) -> None:
+        self._set_lock(_PROBE_LOCKS + slot, fcntl.F_UNLCK)
+
+    def is_probed(self, slot: int) -> bool:
+        """Whether another process tries the model."""
+        return self._is_locked(_PROBE_LOCKS + slot)
+
+    @contextlib.contextmanager
+    def try_check(self) -> Iterator[bool]:
+        """Whether this process may check a policy meanwhile: one at a time."""
+        mine = self._try_lock(CHECK_LOCK)
+        try:
+            yield mine
+        finally:
+            if mine:
+                self._set_lock(CHECK_LOCK, fcntl.F_UNLCK)
+
+    def read_text(self) -> bytes:
+        with self._locked(_TEXT_LOCK):
+            size = int.from_bytes(self._map[_TEXT_AT : _TEXT_AT + 8], "little")
+            return self._map[_TEXT_AT + 8 : _TEXT_AT + 8 + size]
+
+    def write_text(self, change: Callable[[bytes], bytes]) -> None:
+        """Puts what `change` makes of the text in its place. ValueError if it is too long."""
+        with self._locked(_TEXT_LOCK):
+            size = int.from_bytes(self._map[_TEXT_AT : _TEXT_AT + 8], "little")
+            text = change(self._map[_TEXT_AT + 8 : _TEXT_AT + 8 + size])
+            if len(text) > _TEXT_BYTES - 8:
+                raise ValueError(f"{len(text)} bytes are more than the table holds")
+            self._map[_TEXT_AT : _TEXT_AT + 8] = bytes(
+                8
+            )  # A writer that is killed here leaves no text, not half of one.
+            self._map[_TEXT_AT + 8 : _TEXT_AT + 8 + len(text)] = text
+            self._map[_TEXT_AT : _TEXT_AT + 8] = len(text).to_bytes(8, "little")
+
+    def _take_row(self) -> int:
+        for row in range(ROWS):
+            if self._try_lock(row):
+                taken = int.from_bytes(self._map[_TAKEN_AT : _TAKEN_AT + 8], "little")
+                self._map[_TAKEN_AT : _TAKEN_AT + 8] = max(taken, row + 1).to_bytes(8, "little")
+                return row
+        raise OSError(f"{self.path}: all {ROWS} rows are taken")
+
+    def _find_slot(self, name: bytes) -> int:
+        for slot in range(MODELS):
+            at = _NAMES_AT + slot * _NAME_BYTES
+            found = self._map[at : at + _NAME_BYTES]
+            if not found.strip(b"\0"):
+                self._map[at : at + _NAME_BYTES] = name
+            if found in (name, bytes(_NAME_BYTES)):
+                return slot
+        raise OSError(f"{self.path}: no room for a further model, {MODELS} are known")
+
+    @contextlib.contextmanager
+    def _locked(self, byte: int) -> Iterator[None]:
+        self._set_lock(byte, fcntl.F_WRLCK, wait=True)
+        try:
+            yield
+        finally:
+            self._set_lock(byte, fcntl.F_UNLCK)
+
+    def _try_lock(self, byte: int) -> bool:
+        try:
+            self._set_lock(byte, fcntl.F_WRLCK)
+            return True
+        except BlockingIOError:
+            return False
+
+    def _set_lock(self, byte: int, kind: int, wait: bool = False) -> None:
+        command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
+        fcntl.fcntl(self._file, command, _LOCK.pack(kind, os.SEEK_SET, byte, 1, 0))
+
+    def _is_locked(self, byte: int) -> bool:
+        """Whether another view of the file holds the lock."""
+        asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+        kind: int = _LOCK.unpack(fcntl.fcntl(self._file, fcntl.F_OFD_GETLK, asked))[0]
+        return kind != fcntl.F_UNLCK

@@ -9,24 +9,27 @@ from pathlib import Path
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 ENGINE_PROCESS = "engine"
+_ENGINE_MODULES = (["engines.worker"], ["engines.shared_worker"])
 
 
 def tree(pid: int) -> Iterator[int]:
-    """The process and all below it."""
-    yield pid
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children = [int(child) for child in task.read_text().split()]
-        except OSError:
-            continue
-        for child in children:
-            yield from tree(child)
+    """The process and all below it. Processes may come and go meanwhile."""
+    children: dict[int, list[int]] = defaultdict(list)
+    # Not /proc/<pid>/task/*/children: that is slow with a thousand threads, and may leave one out while others end.
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (fields := _stat(int(name))):
+            children[int(fields[1])].append(int(name))
+    pending = [pid]
+    while pending:
+        pid = pending.pop()
+        yield pid
+        pending += children[pid]
 
 
 def role(pid: int) -> str:
     """The model that a stub serves, "engine" for the process that computes, else the program's name."""
     words = _command(pid)
-    return stub_model(pid) or (ENGINE_PROCESS if "engines.worker" in words else Path(words[0]).name)
+    return stub_model(pid) or (ENGINE_PROCESS if words[2:3] in _ENGINE_MODULES else Path(words[0]).name)
 
 
 def stub_model(pid: int) -> str:
@@ -34,6 +37,14 @@ def stub_model(pid: int) -> str:
     words = _command(pid)
     model_file = Path(words[1]) if len(words) > 1 and words[0].endswith("triton_python_backend_stub") else None
     return model_file.parent.parent.name if model_file else ""
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/<pid>/stat behind the name, its state first; none if the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def _command(pid: int) -> list[str]:
@@ -47,11 +58,8 @@ def cpu_seconds(pid: int) -> dict[str, float]:
     """User and system time so far, by role, of the process and all below it."""
     seconds: dict[str, float] = defaultdict(float)
     for each in tree(pid):
-        try:
-            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        if fields := _stat(each):
             seconds[role(each)] += (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
-        except OSError:
-            continue
     return dict(seconds)
 
 

@@ -160,8 +160,8 @@ class TritonServer:
     def count_stubs(self, fresh: bool) -> Counter[str]:
         """How many living processes the python backend runs for each model.
 
-        A fresh count costs 100 ms with a thousand threads. Otherwise only those that were known are looked at, and new
-        ones are found after RESCAN_S.
+        A fresh count reads all of /proc. Otherwise only those that were known are looked at, and new ones are found
+        after RESCAN_S.
         """
         gone = any(processes.stub_model(pid) != model for pid, model in self._stub_models.items())
         if fresh or gone or time.monotonic() >= self._rescan_at:

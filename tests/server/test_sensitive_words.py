@@ -1,4 +1,4 @@
-"""Listed words never reach the reader of llm_router, whatever tokens they come in: on the real server, with echo engines."""
+"""Listed words never reach the reader of llm_router, whatever tokens they come in; on the real server."""
 
 from __future__ import annotations
 
@@ -141,12 +141,34 @@ def test_what_was_found_is_counted_by_category_and_action_and_logged_without_the
         {"category": "gone", "action": "replace"},
         {"category": "watched", "action": "monitor"},
     ]
-    before = [metric(server, name, **each) for each in labels]
+    masked, gone, watched = (metric(server, name, **each) for each in labels)
     answer(server, text_input="acme forbidden weather forbidden", max_tokens=100)
-    eventually(lambda: [metric(server, name, **each) for each in labels] == [b + n for b, n in zip(before, (2, 1, 1))])
+    right = [masked + 2, gone + 1, watched + 1]
+    eventually(lambda: [metric(server, name, **each) for each in labels] == right)
     log = server.log.read_text()
     assert "filter_hits=gone:1,masked:2,watched:1" in log
     assert "forbidden" not in log
+
+
+def test_a_broken_compiled_file_leaves_the_last_good_lists_in_use(server, folder):
+    original = compiled(folder).read_bytes()
+    try:
+        replace(folder, original[:1000])
+        eventually(lambda: kept_good_lists(server), 10)
+    finally:
+        replace(folder, original)
+    assert "the last good word list is kept" in server.log.read_text()
+
+
+def kept_good_lists(server):
+    assert answer(server, text_input="forbidden", max_tokens=9)["text_output"] == "*" * 9
+    return "the last good word list is kept" in server.log.read_text()
+
+
+def replace(folder, source):
+    """As scripts/words compile does: at once, never in place."""
+    (folder / "new.bin").write_bytes(source)
+    os.replace(folder / "new.bin", compiled(folder))
 
 
 def test_new_lists_under_sixteen_streams_lose_none_and_each_goes_by_the_version_that_it_names(server, folder):
@@ -156,10 +178,6 @@ def test_new_lists_under_sixteen_streams_lose_none_and_each_goes_by_the_version_
         lists = write(folder / word, {"deny/masked.txt": f"{word}\n", "categories.toml": ""})
         compile_folder(lists, folder / f"{word}.bin")
         tables[WordTable(folder / f"{word}.bin").version] = WordTable(folder / f"{word}.bin")
-
-    def replace(source):
-        (folder / "new.bin").write_bytes(source)
-        os.replace(folder / "new.bin", compiled(folder))
 
     done = threading.Event()
 
@@ -177,13 +195,13 @@ def test_new_lists_under_sixteen_streams_lose_none_and_each_goes_by_the_version_
         with ThreadPoolExecutor(16) as pool:
             running = [pool.submit(streams) for _ in range(16)]
             for version in [*tables, *tables]:
-                replace((folder / f"{shown_word(tables[version], text)}.bin").read_bytes())
+                replace(folder, (folder / f"{shown_word(tables[version], text)}.bin").read_bytes())
                 eventually(lambda v=version: version_now(server) == v, 10)
             done.set()
             assert set().union(*(each.result() for each in running)) == set(tables)
     finally:
         done.set()
-        replace(original)
+        replace(folder, original)
     version = WordTable(compiled(folder)).version
     eventually(lambda: version_now(server) == version)
 
@@ -194,22 +212,6 @@ def version_now(server):
 
 def shown_word(table, text):
     return next(word for word in text.split() if word not in shown(table, text))
-
-
-def test_a_broken_compiled_file_leaves_the_last_good_lists_in_use(server, folder, table):
-    original = compiled(folder).read_bytes()
-    try:
-        compiled(folder).write_bytes(original[:1000])
-        eventually(lambda: "the last good word list is kept" in server.log.read_text() or not spread(server), 10)
-        assert answer(server, text_input="forbidden", max_tokens=9)["text_output"] == "*" * 9
-    finally:
-        (folder / "good.bin").write_bytes(original)
-        os.replace(folder / "good.bin", compiled(folder))
-    assert "the last good word list is kept" in server.log.read_text()
-
-
-def spread(server):
-    return answer(server, text_input="forbidden", max_tokens=9)["text_output"] == "*" * 9
 
 
 def test_without_compiled_lists_the_router_does_not_load_and_says_what_makes_them(server, folder):

@@ -8,7 +8,7 @@ system.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,44 +19,10 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from bls.errors import BadRequest, EngineFailed
+from bls.prompt_messages import Message
 from bls.tokenizer_base import Tokenizer
 
-Message = Mapping[str, str]
-_FIELDS = {"role", "content"}
 _MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # Unicode's noncharacters: for internal use, never in text.
-
-
-def read_messages(text: str) -> list[Message]:
-    """The messages of a JSON list of {"role", "content"}, both strings. Raises BadRequest that names the field."""
-    try:
-        messages = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadRequest(f"messages is not JSON: {error}") from None
-    if not isinstance(messages, list) or not messages:
-        raise BadRequest("messages must be a JSON list of at least one message")
-    for place, message in enumerate(messages):
-        _check_message(f"messages[{place}]", message)
-    return messages
-
-
-def _check_message(name: str, message: Any) -> None:
-    if not isinstance(message, dict):
-        raise BadRequest(f"{name} must be an object with role and content")
-    for field in sorted(_FIELDS):
-        if field not in message:
-            raise BadRequest(f"{name}.{field} is missing")
-        if not isinstance(message[field], str):
-            raise BadRequest(f"{name}.{field} must be a string")
-        if not _is_text(message[field]):
-            raise BadRequest(f"{name}.{field} holds half of a surrogate pair")
-    unknown = sorted(set(message) - _FIELDS)
-    if unknown:
-        raise BadRequest(f"{name}.{unknown[0][:40]} is not known; a message has role and content")
-
-
-def _is_text(value: str) -> bool:
-    """JSON can escape a lone surrogate, which no tokenizer can encode."""
-    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 class ChatTemplate:

@@ -13,8 +13,9 @@ import numpy as np
 
 from bls import token_bytes_build
 from bls.arrays import read_text
-from bls.chat_template import Chat, read_messages
+from bls.chat_template import Chat
 from bls.errors import BadRequest
+from bls.prompt_messages import read_messages
 from bls.tiers import DEFAULT_TIER, Tier, tier_named
 from bls.tokenizer_base import Tokenizer
 

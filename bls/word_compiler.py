@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from bls import pinyin, word_table, word_trie
 from bls.normalise import INVISIBLE, SEPARATOR, SOFT, Folding, Normaliser, is_cjk, normaliser, spellings
+from bls.prompt_patterns import Pattern
 from bls.word_list import Category, Word, WordLists, read
 from bls.word_table import ALLOW, Treatment
 
@@ -55,6 +56,8 @@ def compile_lists(lists: WordLists, target: Path) -> str:
         longest = max([longest, *(len(symbols) for symbols, _ in entries.ends)])
         lexicons.append(_lexicon(manner, entries, treatments, arrays))
     header = {
+        "prompt": {category.name: category.prompt for category in categories},
+        "patterns": _patterns(lists.patterns, arrays),
         "mask": lists.mask,
         "max_gap": lists.max_gap,
         "words": sum(map(len, lists.deny.values())),
@@ -65,6 +68,29 @@ def compile_lists(lists: WordLists, target: Path) -> str:
         "numbers": sum(map(len, arrays)),
     }
     return word_table.write(target, header, arrays)
+
+
+def _patterns(patterns: list[Pattern], arrays: list[npt.NDArray[np.int32]]) -> dict[str, Any]:
+    """The patterns as they are, and what each character of a prompt becomes: the patterns' own letters or nothing."""
+    phrases = [phrase for pattern in patterns for step in pattern.steps for phrase in step.phrases]
+    phrases += [phrase for pattern in patterns for phrase in pattern.not_after]
+    alphabet = word_trie.Alphabet.of([token for phrase in phrases for token in phrase])
+    pages, blocks, several = _characters(normaliser(Folding()), alphabet)
+    return {
+        "patterns": patterns,
+        "symbols": "".join(alphabet.codes),  # in the order of their codes, from 1 on
+        "several": several,
+        "arrays": _placed({"pages": pages, "blocks": blocks}, arrays),
+    }
+
+
+def _placed(named: dict[str, Any], arrays: list[npt.NDArray[np.int32]]) -> dict[str, tuple[int, int]]:
+    """Where each array begins in the file's body, and its size."""
+    places = {}
+    for name, array in named.items():
+        places[name] = (sum(map(len, arrays)), len(array))
+        arrays.append(array)
+    return places
 
 
 def _manner(category: Category) -> _Manner:
@@ -115,17 +141,13 @@ def _lexicon(manner: _Manner, entries: _Entries, treatments: list[Treatment], ar
     pages, blocks, several = _characters(normaliser(manner.folding), alphabet)
 
     named = {"base": trie.base, "check": trie.check, "info": trie.info, "pages": pages, "blocks": blocks}
-    places = {}
-    for name, array in named.items():
-        places[name] = (sum(map(len, arrays)), len(array))
-        arrays.append(array)
     return {
         "separators": manner.separators,
         "repeats": manner.repeats,
         "first_cjk": alphabet.first_cjk,
         "endings": list(distinct),
         "several": several,
-        "arrays": places,
+        "arrays": _placed(named, arrays),
     }
 
 

@@ -1,4 +1,4 @@
-"""Reads a folder of word lists: deny/<category>.txt, allow/<any name>.txt and categories.toml.
+"""Reads a folder of word lists: deny/<category>.txt, allow/<any name>.txt, patterns/<family>.txt, categories.toml.
 
 One word a line, UTF-8, `#` at the start of a line for a comment. `*` before or after a Latin word lets it count inside
 a longer one: `hack` is found in "to hack", `hack*` in "hackers" too. Whatever is wrong is told with its file and line,
@@ -16,17 +16,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bls.normalise import FOLDINGS, Folding, normaliser, spellings
+from bls.prompt_patterns import Pattern, read_patterns
 
 # Python has it since 3.11; a module by name, since a type checker of one version sees only one of the two.
 tomllib = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 ACTIONS = ("mask", "replace", "terminate", "monitor")
+PROMPT_ACTIONS = ("refuse", "mask", "allow")
 PII_KINDS = ("email", "phone", "cn_id", "bank_card", "api_key")
 PINYIN = ("off", "mixed", "full")
 MAX_WORD_CHARACTERS = 200
 DEFAULT_MASK = "*"
 DEFAULT_MAX_GAP = 16
 _DEFAULT_TEXT = {"replace": "[removed]", "terminate": "", "mask": "", "monitor": ""}
+_DEFAULT_PROMPT = {"replace": "mask", "terminate": "refuse", "mask": "mask", "monitor": "allow"}
 
 
 _EVERYTHING = Folding()
@@ -43,6 +46,7 @@ class Category:
     separators: bool = True  # 法 轮 功, 法*轮*功: between two letters of which one is CJK
     repeats: bool = True  # three or more of a letter stand for any fewer
     pinyin: str = "off"  # "mixed": some characters in pinyin; "full": all of them too
+    prompt: str = "mask"  # what a match in a prompt does: "refuse", "mask" or "allow"
     folding: Folding = _EVERYTHING
 
 
@@ -62,6 +66,7 @@ class WordLists:
     allow: list[Word] = field(default_factory=list)
     categories: dict[str, Category] = field(default_factory=dict)
     pii: dict[str, Category] = field(default_factory=dict)  # by kind
+    patterns: list[Pattern] = field(default_factory=list)  # of prompts
     mask: str = DEFAULT_MASK
     max_gap: int = DEFAULT_MAX_GAP
 
@@ -97,6 +102,9 @@ def read(folder: Path) -> WordLists:
     settings = folder / "categories.toml"
     if settings.exists():
         _Settings(settings, lists, problems).apply()
+    lists.patterns = read_patterns(
+        folder / "patterns", normaliser(Folding()), lambda *problem: problems.append(Problem(*problem))
+    )
     _check(lists, problems)
     if problems:
         raise ListError(problems)
@@ -191,6 +199,7 @@ class _Settings:
         allowed: dict[str, Any] = {"action": ACTIONS, "text": str}
         if section == "categories":
             allowed |= {"whole_words": bool, "separators": bool, "repeats": bool, "pinyin": PINYIN}
+            allowed["prompt"] = PROMPT_ACTIONS
             allowed |= dict.fromkeys(FOLDINGS, bool)
         if problems := list(_wrong(options, allowed)):
             for key, message in problems:
@@ -200,7 +209,7 @@ class _Settings:
         folding = Folding(**{key: options[key] for key in FOLDINGS if key in options})
         rest = {key: value for key, value in options.items() if key not in FOLDINGS}
         target = self.lists.pii if section == "pii" else self.lists.categories
-        target[name] = Category(name, **{"action": action, "text": _DEFAULT_TEXT[action], **rest, "folding": folding})
+        target[name] = Category(name, **{**_defaults(action), **rest, "folding": folding})
         return None
 
     def _line(self, key: str, header: str = "") -> int:
@@ -217,6 +226,10 @@ class _Settings:
 
     def _problem(self, line: int, message: str) -> None:
         self.problems.append(Problem(self.path, line, message))
+
+
+def _defaults(action: str) -> dict[str, str]:
+    return {"action": action, "text": _DEFAULT_TEXT[action], "prompt": _DEFAULT_PROMPT[action]}
 
 
 def _wrong(options: dict[str, Any], allowed: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -65,7 +65,7 @@ class TextScanner:
         places = [look.places(points) for look in self._looks]
         suspects: set[int] = set()
         if self._table.pii:
-            suspects.update(number for number, text in enumerate(texts) if _may_be_personal(text))
+            suspects.update(number for number, text in enumerate(texts) if may_be_personal(text))
         if any(len(place) for place in places):
             ends = np.cumsum([len(text) + 1 for text in texts])
             for place in places:
@@ -73,7 +73,7 @@ class TextScanner:
         return sorted(suspects)
 
 
-def _may_be_personal(text: str) -> bool:
+def may_be_personal(text: str) -> bool:
     """Full-width and invisible characters would have to be folded first, so any of them is reason enough."""
     if _PERSONAL.search(text):
         return True

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from bls.word_trie import ANYWHERE, AT_WORD_START, ENDING_SHIFT, LAST_WORD_CODE
 
 log = logging.getLogger(__name__)
 
-MAGIC = b"WORDTAB3"
+MAGIC = b"WORDTAB4"
 ALLOW = -1  # in place of a category: an allow word ends here
 
 # What a character is, as the compiled file holds it: a symbol's code, or one of these flags with a number.
@@ -122,6 +122,14 @@ class Lexicon:
         return slot if self.check[slot] == node else 0
 
 
+class PatternArrays(NamedTuple):
+    """The patterns for prompts, as bls.prompt_scan reads them."""
+
+    header: Mapping[str, Any]
+    pages: memoryview
+    blocks: memoryview
+
+
 class WordTable:
     """A compiled file, mapped. Immutable: streams that began with it end with it, even when a newer one is in place."""
 
@@ -133,6 +141,13 @@ class WordTable:
         except (OSError, ValueError) as error:
             raise BadTable(f"{path}: {error}") from error
         whole = memoryview(self._map)
+
+        def arrays(places: Mapping[str, tuple[int, int]]) -> dict[str, memoryview]:
+            return {
+                name: whole[start + first * 4 : start + (first + size) * 4].cast("i")
+                for name, (first, size) in places.items()
+            }
+
         self.version: str = header["version"]
         self.mask: str = header["mask"]
         self.max_gap: int = header["max_gap"]
@@ -140,16 +155,9 @@ class WordTable:
         self.longest: int = header["longest"]
         self.treatments = [Treatment(**treatment) for treatment in header["treatments"]]
         self.pii: dict[str, int] = header["pii"]
-        self.lexicons = [
-            Lexicon(
-                lexicon,
-                {
-                    name: whole[start + first * 4 : start + (first + size) * 4].cast("i")
-                    for name, (first, size) in lexicon["arrays"].items()
-                },
-            )
-            for lexicon in header["lexicons"]
-        ]
+        self.lexicons = [Lexicon(lexicon, arrays(lexicon["arrays"])) for lexicon in header["lexicons"]]
+        self.prompt: dict[str, str] = header["prompt"]  # what a category's match in a prompt does to it
+        self.patterns = PatternArrays(header["patterns"], **arrays(header["patterns"]["arrays"]))
 
 
 def write(path: Path, header: dict[str, Any], arrays: Sequence[npt.NDArray[np.int32]]) -> str:

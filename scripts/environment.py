@@ -100,8 +100,13 @@ class Environment:
             compiled = self.compiled_words.stat().st_mtime
         except OSError:
             return True
-        lists = [path for folder in (words / "deny", words / "allow") for path in (folder, *folder.glob("*"))]
-        compiler = [*code.glob("word_*.py"), *code.glob("pii*.py"), code / "normalise.py", code / "pinyin.py"]
+        lists = [
+            path
+            for folder in map(words.joinpath, ("deny", "allow", "patterns"))
+            for path in (folder, *folder.glob("*"))
+        ]
+        compiler = [*code.glob("word_*.py"), *code.glob("pii*.py")]
+        compiler += [code / name for name in ("normalise.py", "pinyin.py", "prompt_patterns.py")]
         sources = [words / "categories.toml", *lists, *compiler, *(code / "data").glob("*")]
         return any(path.stat().st_mtime > compiled for path in sources if path.exists())
 

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bls.chat_template import Chat, ChatTemplate, read_messages
+from bls.chat_template import Chat, ChatTemplate
 from bls.errors import BadRequest, EngineFailed
 from bls.fast_tokenizer import FastTokenizer
+from bls.prompt_messages import read_messages
 from bls.sentencepiece_tokenizer import SentencePieceTokenizer
 from bls.tokenizer_base import Settings
 from tests import small_tokenizers

@@ -1,0 +1,92 @@
+"""Parts of a prompt that are hidden from the engine: listed words and personal data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from bls.pii import PiiMatcher
+from bls.pii_kinds import COMPILED
+from bls.word_match import WordMatcher
+from bls.word_scan import TextScanner, may_be_personal
+from bls.word_table import Treatment, WordTable
+
+_QUICK_LOOK_FROM = 400  # characters; of shorter texts the exact look costs no more
+
+
+class Span(NamedTuple):
+    """Characters `start` to `end` (exclusive), and what stands in their place; None: one mask for each character."""
+
+    start: int
+    end: int
+    name: str  # the category of a word, or the kind of personal data
+    text: str | None
+
+
+class WordFinder:
+    """The listed words in whole texts, whatever the lists do with them in an answer."""
+
+    def __init__(self, table: WordTable) -> None:
+        self.table = table
+        # No action that ends a text: in a prompt every match is of interest.
+        self._treatments = [Treatment(treatment.name, "mask", "") for treatment in table.treatments]
+        self._texts = [
+            treatment.text if treatment.action == "replace" else None for treatment in table.treatments
+        ]  # fmt: skip
+        self._scanner: TextScanner | None = None
+
+    def spans(self, text: str) -> list[Span]:
+        """Every match that counts, in the order of the text."""
+        if len(text) >= _QUICK_LOOK_FROM and not self._looks_suspicious(text):
+            return []
+        found = []
+        for lexicon in self.table.lexicons:
+            matcher = WordMatcher(lexicon, self._treatments, self.table.max_gap)
+            found += [*matcher.feed(text), *matcher.finish()]
+        return [
+            Span(start, end, self._treatments[category].name, self._texts[category])
+            for start, end, category in sorted(found)
+        ]
+
+    def last_words(self, category: str) -> str:
+        """What an answer with such a word would end with, if that is anything."""
+        found = [each.text for each in self.table.treatments if each.name == category and each.action == "terminate"]
+        return found[0] if found else ""
+
+    def _looks_suspicious(self, text: str) -> bool:
+        if self._scanner is None:
+            self._scanner = TextScanner(self.table)
+        return self._scanner.looks_suspicious(text)
+
+
+def personal_spans(text: str, kinds: Iterable[str], masks: Mapping[str, str]) -> list[Span]:
+    """Personal data of these kinds; kinds may overlap."""
+    if not may_be_personal(text):
+        return []
+    names = [kind for kind in COMPILED if kind in kinds]
+    matcher = PiiMatcher(
+        {kind: number for number, kind in enumerate(names)}, [Treatment(kind, "mask", "") for kind in names]
+    )
+    found = sorted([*matcher.feed(text), *matcher.finish()])
+    return [Span(start, end, names[kind], masks.get(names[kind], f"[{names[kind]}]")) for start, end, kind in found]
+
+
+def masked(text: str, spans: Iterable[Span], mask: str) -> str:
+    """The text with all spans hidden. Of those that overlap, the first and longest says what stands there."""
+    parts = []
+    at = 0
+    for start, end, what in _joined(spans):
+        parts += [text[at:start], mask * (end - start) if what is None else what]
+        at = end
+    return "".join(parts) + text[at:]
+
+
+def _joined(spans: Iterable[Span]) -> list[tuple[int, int, str | None]]:
+    joined: list[tuple[int, int, str | None]] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if joined and span.start < joined[-1][1]:
+            start, end, what = joined[-1]
+            joined[-1] = start, max(end, span.end), what
+        else:
+            joined.append((span.start, span.end, span.text))
+    return joined

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
-import urllib.error
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,8 +13,8 @@ from bls.word_compiler import compile_folder
 from bls.word_filter import filter_text
 from bls.word_table import WordTable
 from tests.server import echo_repository
-from tests.server.clients import answer, events_of, eventually, generate, metric, post
-from tests.server.serving import running_server
+from tests.server.clients import answer, events_of, eventually, metric
+from tests.server.serving import launched, running_server
 
 pytestmark = pytest.mark.server
 
@@ -214,20 +212,20 @@ def shown_word(table, text):
     return next(word for word in text.split() if word not in shown(table, text))
 
 
-def test_without_compiled_lists_the_router_does_not_load_and_says_what_makes_them(server, folder):
-    os.rename(compiled(folder), folder / "away.bin")
-    try:
-        post(server, "models/llm_router/unload")
-        eventually(lambda: generate(server, text_input="hi", max_tokens=1)[0] != 200)
-        eventually(lambda: states(server)["llm_router"] == ("UNAVAILABLE", "unloaded"))
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            post(server, "models/llm_router/load")
-        assert "scripts/words compile makes it" in json.load(caught.value)["error"]
-    finally:
-        os.rename(folder / "away.bin", compiled(folder))
-        post(server, "models/llm_router/load")
-    assert answer(server, text_input="hi", max_tokens=9)["text_output"] == "hi"
+def test_without_compiled_lists_nothing_is_served_and_one_line_says_what_makes_them(tmp_path):
+    repository = echo_repository.make(tmp_path, routers=1)
+    compiled(tmp_path).unlink()
+    with launched(tmp_path, repository) as launch:
+        assert launch.wait() == 3
+    (line,) = [line for line in launch.console.read_text().splitlines() if line.startswith("error: model llm_router")]
+    assert "compiled.bin" in line and "scripts/words compile makes it" in line
 
 
-def states(server):
-    return {entry["name"]: (entry.get("state"), entry.get("reason", "")) for entry in post(server, "index")}
+def test_an_operator_may_switch_the_filter_off(tmp_path):
+    repository = echo_repository.make(tmp_path, routers=1, words=write(tmp_path / "lists", LISTS))
+    echo_repository.set_parameter(repository, "llm_router", "sensitive_words", "false")
+    compiled(tmp_path).unlink()
+    with running_server(tmp_path, repository) as server:
+        reply = answer(server, text_input="forbidden", max_tokens=9, return_route_info=True)
+    assert reply["text_output"] == "forbidden"
+    assert "words_version" not in reply

@@ -54,8 +54,14 @@ PREPROCESSING = "preprocessing"
 POSTPROCESSING = "postprocessing"
 ENGINE_CONTROL = "engine_control"
 ROUTER = "llm_router"
+TEXT_TOKENIZER = "text_tokenizer"
+TEXT_CLASSIFIER = "text_classifier_onnx"
+TEXT_PIPELINE = "text_pipeline_ensemble"
+LLAMA_7B = "llama_7b_tensorrt_llm"
+LLAMA_7B_ENSEMBLE = "llama_7b_ensemble"
+SENSITIVE_WORDS = "sensitive_words"
 
-# tensorrt_llm. The engines on the CPU and on the GPU, small and large, all keep this one.
+# tensorrt_llm. The engines on the CPU and on the GPU, small and large, streaming or batched, all keep this one.
 ENGINE = Contract(
     inputs=_tensors("""
         input_ids                         INT32  [-1]      optional ragged
@@ -224,12 +230,13 @@ ROUTER_CONTRACT = Contract(
     """),
 )
 
-# Without NVIDIA's image and video tensors: Triton's core refuses those by name.
+# Without NVIDIA's image and video tensors: Triton's core refuses those by name. REQUEST_OUTPUT_LEN is optional, for
+# ensembles that have a default.
 PREPROCESSING_CONTRACT = Contract(
     inputs=_tensors("""
         QUERY                   STRING [1]   optional
         DECODER_QUERY           STRING [1]   optional
-        REQUEST_OUTPUT_LEN      INT32  [1]
+        REQUEST_OUTPUT_LEN      INT32  [1]   optional
         BAD_WORDS_DICT          STRING [-1]  optional ragged
         STOP_WORDS_DICT         STRING [-1]  optional ragged
         EMBEDDING_BIAS_WORDS    STRING [-1]  optional ragged
@@ -264,7 +271,9 @@ POSTPROCESSING_CONTRACT = Contract(
         TOKENS_BATCH         INT32  [-1,-1]  ragged
         SEQUENCE_LENGTH      INT32  [-1]     ragged
     """)
+    # Ours. The text ends before the first of STOP_WORDS_DICT, as preprocessing takes it.
     + _tensors("""
+        STOP_WORDS_DICT      STRING [-1]     optional ragged
         TIER                 STRING [1]      optional
         SKIP_SPECIAL_TOKENS  BOOL   [1]      optional
     """),
@@ -284,6 +293,83 @@ ENGINE_CONTROL_CONTRACT = Contract(
     """),
 )
 
+# Published in the articles: input_text -> output_text. The optional inputs are named as in NVIDIA's ensemble.
+LLAMA_7B_ENSEMBLE_CONTRACT = Contract(
+    inputs=_tensors("""
+        input_text                  STRING [1]
+    """)
+    + _tensors("""
+        max_tokens                  INT32  [1]   optional
+        stop_words                  STRING [-1]  optional
+        temperature                 FP32   [1]   optional
+        top_k                       INT32  [1]   optional
+        top_p                       FP32   [1]   optional
+        seed                        UINT64 [1]   optional
+        min_tokens                  INT32  [1]   optional
+        repetition_penalty          FP32   [1]   optional
+        presence_penalty            FP32   [1]   optional
+        frequency_penalty           FP32   [1]   optional
+        guided_decoding_guide_type  STRING [1]   optional
+        guided_decoding_guide       STRING [1]   optional
+        apply_chat_template         BOOL   [1]   optional
+    """),
+    outputs=_tensors("""
+        output_text                 STRING [1]
+    """),
+)
+
+# Ours. Whole texts through the sensitive-word filter.
+SENSITIVE_WORDS_CONTRACT = Contract(
+    inputs=_tensors("""
+        text           STRING [-1]  ragged
+    """),
+    outputs=_tensors("""
+        filtered_text  STRING [-1]
+    """),
+)
+
+# The articles' text classifier: ids -> logits, embedding. Labels and scores, best first, are ours, and so is what
+# text_tokenizer says of a text that the model can't read whole: `truncated`, `unknown_share`.
+TEXT_TOKENIZER_CONTRACT = Contract(
+    inputs=_tensors("""
+        text            STRING [1]
+    """),
+    outputs=_tensors("""
+        input_ids       INT64  [-1]
+        attention_mask  INT64  [-1]
+        truncated       BOOL   [1]
+        unknown_share   FP32   [1]
+    """),
+)
+
+TEXT_CLASSIFIER_CONTRACT = Contract(
+    inputs=_tensors("""
+        input_ids       INT64  [-1]   ragged
+        attention_mask  INT64  [-1]   ragged
+    """),
+    outputs=_tensors("""
+        logits          FP32   [20]
+        embedding       FP32   [384]
+    """)
+    + _tensors("""
+        labels          STRING [20]
+        scores          FP32   [20]
+    """),
+)
+
+TEXT_PIPELINE_CONTRACT = Contract(
+    inputs=_tensors("""
+        text            STRING [1]
+    """),
+    outputs=_tensors("""
+        labels          STRING [20]
+        scores          FP32   [20]
+        embedding       FP32   [384]
+        truncated       BOOL   [1]
+        unknown_share   FP32   [1]
+    """),
+)
+
 CONTRACTS = {
     SMALL: ENGINE,
     LARGE: ENGINE,
@@ -291,4 +377,10 @@ CONTRACTS = {
     POSTPROCESSING: POSTPROCESSING_CONTRACT,
     ENGINE_CONTROL: ENGINE_CONTROL_CONTRACT,
     ROUTER: ROUTER_CONTRACT,
+    TEXT_TOKENIZER: TEXT_TOKENIZER_CONTRACT,
+    TEXT_CLASSIFIER: TEXT_CLASSIFIER_CONTRACT,
+    TEXT_PIPELINE: TEXT_PIPELINE_CONTRACT,
+    LLAMA_7B: ENGINE,
+    LLAMA_7B_ENSEMBLE: LLAMA_7B_ENSEMBLE_CONTRACT,
+    SENSITIVE_WORDS: SENSITIVE_WORDS_CONTRACT,
 }

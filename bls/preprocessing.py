@@ -34,11 +34,17 @@ def ensure_tables(tiers: Mapping[str, Tier]) -> None:
 
 class Preprocessor:
     """A prompt of more than `max_characters_per_token` characters for each token of the largest context is refused
-    before it is encoded: it fits no engine, and would hold a tokenizer for seconds."""
+    before it is encoded: it fits no engine, and would hold a tokenizer for seconds. `default_output_len` holds for
+    requests without REQUEST_OUTPUT_LEN."""
 
     def __init__(
-        self, tiers: Mapping[str, Tier], add_special_tokens: bool = True, max_characters_per_token: int = 32
+        self,
+        tiers: Mapping[str, Tier],
+        add_special_tokens: bool = True,
+        max_characters_per_token: int = 32,
+        default_output_len: int = 128,
     ) -> None:
+        self.default_output_len = default_output_len
         self._tiers = tiers
         self._chats = {name: Chat(tier.tokenizer) for name, tier in tiers.items()}
         self._adds_special = add_special_tokens
@@ -72,10 +78,11 @@ class _Call:
     def __init__(self, preprocessor: Preprocessor, inputs: Tensors) -> None:
         self._preprocessor = preprocessor
         self.inputs = inputs
-        self.rows = len(inputs["REQUEST_OUTPUT_LEN"])
+        reference = "REQUEST_OUTPUT_LEN" if "REQUEST_OUTPUT_LEN" in inputs else next(iter(inputs))
+        self.rows = len(inputs[reference])
         for name, array in inputs.items():
             if len(array) != self.rows:
-                raise BadRequest(f"{name} has {len(array)} rows, REQUEST_OUTPUT_LEN has {self.rows}")
+                raise BadRequest(f"{name} has {len(array)} rows, {reference} has {self.rows}")
         names = {self._text_or("TIER", row, DEFAULT_TIER) for row in range(self.rows)}
         if len(names) != 1:
             raise BadRequest("TIER must be the same in all rows of a request")
@@ -116,6 +123,9 @@ class _Call:
 
     def end_ids(self) -> Array:
         return self._given_or("END_ID", self.tier.manifest.end_ids[0])
+
+    def output_lengths(self) -> Array:
+        return self._given_or("REQUEST_OUTPUT_LEN", self._preprocessor.default_output_len)
 
     def _given_or(self, name: str, default: int) -> Array:
         given = self.inputs.get(name)
@@ -168,7 +178,7 @@ _OUTPUTS: dict[str, Callable[[_Call], Array | None]] = {
     "BAD_WORDS_IDS": lambda call: word_lists(call.words("BAD_WORDS_DICT")),
     "STOP_WORDS_IDS": lambda call: word_lists(call.stop_words()),
     "EMBEDDING_BIAS": _Call.embedding_bias,
-    "REQUEST_OUTPUT_LEN": lambda call: call.inputs["REQUEST_OUTPUT_LEN"],
+    "REQUEST_OUTPUT_LEN": _Call.output_lengths,
     "OUT_END_ID": _Call.end_ids,
     "OUT_PAD_ID": _Call.pad_ids,
     "OUT_PROMPT_TABLE_EXTRA_IDS": _Call.prompt_table_extra_ids,

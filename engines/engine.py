@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from engines.coalescer import Pace
 from engines.scheduler import Event, Statistics
 from engines.stream import Sender, Stream
 from engines.tensors import EngineRequest
-from engines.worker import Add, Failed, Ready, Step, Stop
+from engines.worker import Add, Batch, Failed, Ready, Step, Stop
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +35,14 @@ _FAILED = "the engine failed; the server's log says why"
 
 
 class Worker(Protocol):
-    """A running worker: `engines.worker_process.WorkerProcess`, or a thread in tests."""
+    """A running worker: a process of its own or one that is shared, or a thread in tests.
+
+    `close` returns the exit code, or None where it can't be known.
+    """
 
     connection: Connection
 
-    def close(self) -> int: ...
+    def close(self) -> int | None: ...
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,16 @@ class Periods:
 
     cancellation: float = 0.1
     statistics: float = 0.1
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One request for the worker: `requested` are the outputs that its client wants, `sender` the way back."""
+
+    request_id: str
+    request: EngineRequest
+    requested: frozenset[str]
+    sender: Sender
 
 
 class Engine:
@@ -86,19 +99,20 @@ class Engine:
 
     def submit(self, request_id: str, request: EngineRequest, requested: frozenset[str], sender: Sender) -> None:
         """Hands a request to the worker. Raises EngineUnavailable, Busy, or BadRequest if its id is running already."""
-        stream = Stream(request_id, request, requested, sender, self._pace)
+        self.submit_all([Submission(request_id, request, requested, sender)])
+
+    def submit_all(self, submissions: Sequence[Submission]) -> None:
+        """The same for requests that are to begin together. Where it raises, it has taken none of them."""
+        adds = []
         with self._lock:
-            if not self._is_ready:
-                raise EngineUnavailable("the engine is being started again")
-            if request_id and any(running.request_id == request_id for running in self._streams.values()):
-                raise BadRequest(f"a request with the id {request_id!r} is running already")
-            if self._most_waiting and len(self._streams) >= self.statistics.most + self._most_waiting:
-                raise Busy(f"the engine's queue is full: {self._most_waiting} requests are waiting")
-            key = next(self._keys)
+            self._check_room(submissions)
             if not self._streams:
                 self._wake()
-            self._streams[key] = stream
-            self._command(Add(key, request.generation))
+            for each in submissions:
+                key = next(self._keys)
+                self._streams[key] = Stream(each.request_id, each.request, each.requested, each.sender, self._pace)
+                adds.append(Add(key, each.request.generation))
+            self._command(Batch(tuple(adds)))
 
     def stop(self, request_id: str) -> None:
         """Ends the running request of that id with what it has; one that is unknown or has ended is fine."""
@@ -119,6 +133,17 @@ class Engine:
         self._worker.close()
         os.close(self._wake_reader)
         os.close(self._wake_writer)
+
+    def _check_room(self, submissions: Sequence[Submission]) -> None:
+        if not self._is_ready:
+            raise EngineUnavailable("the engine is being started again")
+        running = {stream.request_id for stream in self._streams.values()}
+        for each in submissions:
+            if each.request_id and each.request_id in running:
+                raise BadRequest(f"a request with the id {each.request_id!r} is running already")
+        most = self.statistics.most + self._most_waiting
+        if self._most_waiting and len(self._streams) + len(submissions) > most:
+            raise Busy(f"the engine's queue is full: {self._most_waiting} requests are waiting")
 
     def _await_ready(self) -> Statistics:
         try:
@@ -302,5 +327,7 @@ def _has_left(stream: Stream) -> bool:
         return False
 
 
-def _ending(exit_code: int) -> str:
+def _ending(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "exit code unknown"
     return f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"

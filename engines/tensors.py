@@ -101,6 +101,23 @@ def read(arrays: Arrays, end_ids: frozenset[int], exclude_input: bool) -> Engine
     )
 
 
+def split_rows(arrays: Arrays) -> list[Arrays]:
+    """The tensors of each row of a batch, as requests of one row: the padding behind `input_lengths` is cut off."""
+    ids, lengths = arrays.get("input_ids"), arrays["input_lengths"].reshape(-1).tolist()
+    if ids is None or ids.ndim != 2:
+        raise BadRequest("input_ids is missing" if ids is None else f"input_ids has shape {list(ids.shape)}")
+    for name, array in arrays.items():
+        if len(array) != len(ids):
+            raise BadRequest(f"{name} has {len(array)} rows, input_ids has {len(ids)}")
+    rows: list[Arrays] = []
+    for row, length in enumerate(lengths):
+        if not 0 <= length <= ids.shape[1]:
+            raise BadRequest(f"input_lengths is {length}, but input_ids holds {ids.shape[1]} ids")
+        of_row = {name: array[row : row + 1] for name, array in arrays.items()}
+        rows.append({**of_row, "input_ids": ids[row : row + 1, :length]})
+    return rows
+
+
 def _refuse_unsupported(arrays: Arrays) -> None:
     for name, array in arrays.items():
         if name in HONOURED or array.size == 0:

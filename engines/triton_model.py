@@ -31,7 +31,7 @@ class EngineModel:
         folder = manifest.built_folder(triton_io.repository(args), tier)
         self._manifest = manifest.load(folder)
         start = Start(pipeline, folder, self._settings)
-        self._metrics = _Metrics(args["model_name"], args["model_version"])
+        self._metrics = EngineMetrics(args["model_name"], args["model_version"])
         self._engine = Engine(
             lambda: WorkerProcess(start),
             _pace(self._settings),
@@ -39,7 +39,7 @@ class EngineModel:
             self._metrics.publish,
             self._settings.max_queue_size,
         )
-        self._limits = _limits(self._manifest, self._settings, self._engine.statistics)
+        self._limits = limits_of(self._manifest, self._settings, self._engine.statistics)
 
     def execute(self, requests: Sequence[Any]) -> None:
         """Starts each request and returns; the responses follow from another thread."""
@@ -79,7 +79,8 @@ def _pace(settings: parameters.EngineParameters) -> Pace:
     return Pace(seconds=settings.stream_min_interval_ms / 1000)
 
 
-def _limits(built: manifest.Manifest, settings: parameters.EngineParameters, statistics: Statistics) -> Limits:
+def limits_of(built: manifest.Manifest, settings: parameters.EngineParameters, statistics: Statistics) -> Limits:
+    """What an engine with this model, these settings and this cache can take."""
     return Limits(
         context_tokens=built.context_tokens,
         vocab_size=built.vocab_size,
@@ -89,7 +90,7 @@ def _limits(built: manifest.Manifest, settings: parameters.EngineParameters, sta
     )
 
 
-class _Metrics:
+class EngineMetrics:
     """TensorRT-LLM's families. Without "reused", which OpenVINO doesn't tell."""
 
     _REQUESTS = "nv_trt_llm_request_metrics"

@@ -40,6 +40,13 @@ class Add:
 
 
 @dataclass(frozen=True)
+class Batch:
+    """Requests that come at once: in static batching none of them waits for the next batch."""
+
+    adds: tuple[Add, ...]
+
+
+@dataclass(frozen=True)
 class Stop:
     key: int
 
@@ -47,6 +54,11 @@ class Stop:
 @dataclass(frozen=True)
 class Ready:
     statistics: Statistics
+
+
+@dataclass(frozen=True)
+class Left:
+    """The answer of a shared worker to a client that leaves while others stay."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +78,10 @@ def main(descriptor: int) -> int:
     connection = Connection(descriptor)
     start: Start = connection.recv()
     try:
-        scheduler = _load(start)
+        scheduler = load(start)
     except Exception as error:  # Whatever a library raises while it loads: the parent has to hear of it.
         logging.exception("loading %s", start.folder)
-        connection.send(Failed(_one_line(error)))
+        connection.send(Failed(one_line(error)))
         return LOAD_FAILED
     connection.send(Ready(scheduler.statistics()))
     return serve(connection, scheduler)
@@ -92,7 +104,7 @@ def serve(connection: Connection, scheduler: Scheduler) -> int:
         return 0
     except Exception as error:  # The pipeline's state is unknown now: the parent starts another process.
         logging.exception("step")
-        connection.send(Failed(_one_line(error)))
+        connection.send(Failed(one_line(error)))
         return 1
 
 
@@ -106,8 +118,9 @@ def _obey(scheduler: Scheduler, commands: queue.SimpleQueue[Any]) -> list[Event]
             return events
         if command is None:
             return None
-        if isinstance(command, Add):
-            scheduler.add(command.key, command.generation)
+        if isinstance(command, Batch):
+            for add in command.adds:
+                scheduler.add(add.key, add.generation)
         else:
             events += scheduler.stop(command.key)
 
@@ -120,14 +133,16 @@ def _receive(connection: Connection, commands: queue.SimpleQueue[Any]) -> None:
         commands.put(None)
 
 
-def _load(start: Start) -> Scheduler:
+def load(start: Start) -> Scheduler:
+    """Imports the pipeline and loads the model; raises whatever a library raises."""
     module, _, name = start.pipeline.partition(":")
     pipeline = getattr(importlib.import_module(module), name)(manifest.load(start.folder), start.parameters)
     parameters = start.parameters
     return Scheduler(pipeline, parameters.max_batch_size, parameters.in_flight, parameters.no_evict)
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """What to tell the parent of an exception."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[-1] if lines else ''}"
 

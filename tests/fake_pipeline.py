@@ -10,8 +10,10 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from bls.errors import BadRequest, RouterError
+from bls.manifest import Manifest
 from engines import worker
 from engines.generation import Generation
+from engines.parameters import EngineParameters
 from engines.pipeline import Produced
 from engines.scheduler import Scheduler
 
@@ -114,3 +116,12 @@ class RememberingSender:
     def ids(self) -> list[int]:
         assert self.ended.wait(10), "the stream never ended"
         return [token for tensors in self.responses for token in tensors["output_ids"].reshape(-1).tolist()]
+
+
+class CountingProcess(CountingPipeline):
+    """The same for a worker process, which makes it of what it is started with; "crash" in the folder: it fails."""
+
+    def __init__(self, manifest: Manifest, parameters: EngineParameters) -> None:
+        if "crash" in manifest.folder.name:
+            raise RuntimeError("out of memory")
+        super().__init__(total_blocks=64)

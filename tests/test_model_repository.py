@@ -7,7 +7,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 import bls
-from bls.contract import CONTRACTS, ENGINE, LARGE, SMALL
+from bls.contract import CONTRACTS, ENGINE, LARGE, LLAMA_7B, SMALL
 
 ROOT = Path(bls.__file__).resolve().parent.parent
 REPOSITORY = ROOT / "model_repository"
@@ -109,3 +109,60 @@ def test_both_engines_keep_one_contract():
 def test_nothing_else_of_bls_knows_triton():
     users = {path.name for path in (ROOT / "bls").glob("*.py") if "pb_utils" in path.read_text()}
     assert users == {"triton_io.py"}
+
+
+ENSEMBLES = [given for given in CONFIGS if given.values[1].platform == "ensemble"]
+
+
+@pytest.mark.parametrize(("path", "config"), ENSEMBLES)
+def test_each_step_of_an_ensemble_fits_its_model(path, config):
+    for step in config.ensemble_scheduling.step:
+        contract = CONTRACTS[step.model_name]
+        needed = {tensor.name for tensor in contract.inputs if not tensor.optional}
+        assert needed <= set(step.input_map) <= contract.input_names
+        assert set(step.output_map) <= contract.output_names
+        assert set(step.output_map)
+
+
+@pytest.mark.parametrize(("path", "config"), ENSEMBLES)
+def test_each_tensor_of_an_ensemble_comes_from_one_place_and_is_used(path, config):
+    steps = config.ensemble_scheduling.step
+    given = {tensor.name for tensor in config.input}
+    made = [name for step in steps for name in step.output_map.values()]
+    used = {name for step in steps for name in step.input_map.values()}
+    wanted = {tensor.name for tensor in config.output}
+    assert len(set(made)) == len(made)
+    assert not given & set(made)
+    assert used <= given | set(made)
+    assert given | set(made) == used | wanted
+
+
+@pytest.mark.parametrize(("path", "config"), ENSEMBLES)
+def test_an_ensembles_tensors_keep_their_type_from_step_to_step(path, config):
+    types = {tensor.name: model_config_pb2.DataType.Name(tensor.data_type) for tensor in config.input}
+    for step in config.ensemble_scheduling.step:
+        contract = CONTRACTS[step.model_name]
+        inputs = {tensor.name: tensor.datatype for tensor in contract.inputs}
+        outputs = {tensor.name: tensor.datatype for tensor in contract.outputs}
+        assert {types[name] == inputs[key] for key, name in step.input_map.items()} == {True}
+        types |= {name: outputs[key] for key, name in step.output_map.items()}
+    for tensor in config.output:
+        assert types[tensor.name] == model_config_pb2.DataType.Name(tensor.data_type)
+
+
+@pytest.mark.parametrize(("path", "config"), ENSEMBLES)
+def test_an_ensemble_takes_no_larger_batch_than_its_steps(path, config):
+    for step in config.ensemble_scheduling.step:
+        steps_own = [given.values[1].max_batch_size for given in CONFIGS if given.values[1].name == step.model_name]
+        assert steps_own
+        assert all(config.max_batch_size <= size for size in steps_own)
+
+
+@pytest.mark.parametrize(("path", "config"), [given for given in CONFIGS if name_of(given.values[0]) == LLAMA_7B])
+def test_the_batched_engine_is_as_published(path, config):
+    assert not config.model_transaction_policy.decoupled
+    assert config.max_batch_size == 16
+    assert list(config.dynamic_batching.preferred_batch_size) == [4, 8, 16]
+    assert config.dynamic_batching.max_queue_delay_microseconds == 5000
+    assert sum(group.count for group in config.instance_group) == 2
+    assert config.parameters["gpt_model_type"].string_value in ("V1", "inflight_fused_batching")

@@ -83,3 +83,9 @@ def test_an_unknown_tier_is_refused_by_its_name(tiers):
 
 def test_nothing_is_made_that_was_not_asked_for(tiers):
     assert Postprocessor(tiers).answer(tensors([[[1]]]), frozenset()) == {}
+
+
+def test_a_rows_text_ends_before_its_first_stop_word(tiers):
+    rows = [[LARGE.encode("The quick fox", False)], [LARGE.encode("The lazy dog", False)]]
+    words = np.array([[b"fox", b"qui"], [b"", b"cat"]], np.object_)
+    assert texts(Postprocessor(tiers), rows, STOP_WORDS_DICT=words) == [["The "], ["The lazy dog"]]

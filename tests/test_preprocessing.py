@@ -233,3 +233,11 @@ def test_loading_builds_the_byte_table_of_each_tier(tiers):
     for tier in tiers.values():
         table = token_bytes.open_table(tier.manifest.token_bytes_path, tier.manifest.tokenizer.sha256)
         assert table.is_supported
+
+
+def test_an_answer_may_get_as_long_as_the_setting_says_unless_the_request_does(tiers):
+    preprocessor = Preprocessor(tiers, default_output_len=77)
+    query = {"QUERY": strings("hi", "fox")}
+    wanted = frozenset({"REQUEST_OUTPUT_LEN"})
+    assert preprocessor.answer(query, wanted)["REQUEST_OUTPUT_LEN"].tolist() == [[77], [77]]
+    assert preprocessor.answer(inputs(2, **query), wanted)["REQUEST_OUTPUT_LEN"].tolist() == [[16], [16]]

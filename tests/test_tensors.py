@@ -222,3 +222,30 @@ def test_a_stop_request_is_known_by_its_flag_alone():
     assert tensors.is_stop({"stop": np.array([True])})
     assert not tensors.is_stop({"stop": np.array([False])})
     assert not tensors.is_stop({})
+
+
+def test_a_batch_is_split_into_rows_without_their_padding():
+    batch = arrays(
+        input_ids=[[5, 6, 0], [7, 8, 9]],
+        input_lengths=[2, 3],
+        request_output_len=[4, 8],
+        stop_words_list=[[[5, 6], [2, -1]], [[7, 0], [1, -1]]],
+    )
+    first, second = (tensors.read(row, END_IDS, exclude_input=True).generation for row in tensors.split_rows(batch))
+    assert (first.prompt, first.max_tokens, first.stop_words) == ((5, 6), 4, ((5, 6),))
+    assert (second.prompt, second.max_tokens, second.stop_words) == ((7, 8, 9), 8, ((7,),))
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"input_lengths": [4]}, "input_lengths is 4, but input_ids holds 3 ids"),
+        ({"input_lengths": [-1]}, "input_lengths is -1, but input_ids holds 3 ids"),
+        ({"request_output_len": [4, 4]}, "request_output_len has 2 rows, input_ids has 1"),
+        ({"input_ids": None, "input_lengths": [1]}, "input_ids is missing"),
+        ({"input_ids": [5, 6], "input_lengths": [2]}, r"input_ids has shape \[2\]"),
+    ],
+)
+def test_a_batch_that_does_not_fit_together_is_refused(values, complaint):
+    with pytest.raises(BadRequest, match=complaint):
+        tensors.split_rows(arrays(**values))

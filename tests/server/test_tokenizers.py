@@ -137,7 +137,6 @@ def test_messages_are_rendered_by_the_models_template(client, local):
 @pytest.mark.parametrize(
     ("inputs", "complaint"),
     [
-        ([strings("QUERY", ["hi"])], "REQUEST_OUTPUT_LEN"),
         ([strings("MESSAGES", ["["]), tensor("REQUEST_OUTPUT_LEN", "INT32", [[1]])], "messages is not JSON"),
         ([tensor("REQUEST_OUTPUT_LEN", "INT32", [[1]])], "give either QUERY or MESSAGES"),
         ([tensor("QUERY", "BYTES", [[b"\xff"]]), tensor("REQUEST_OUTPUT_LEN", "INT32", [[1]])], "not valid UTF-8"),

@@ -16,6 +16,7 @@ class TritonPythonModel:
             tiers,
             add_special_tokens=triton_io.boolean_parameter(args, "add_special_tokens", default=True),
             max_characters_per_token=int(triton_io.parameters(args)["max_characters_per_token"]),
+            default_output_len=int(triton_io.parameters(args)["default_request_output_len"]),
         )
 
     def execute(self, requests):

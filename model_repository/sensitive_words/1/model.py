@@ -1,0 +1,18 @@
+"""Whole texts through the sensitive-word filter. See bls/text_filter.py."""
+
+from __future__ import annotations
+
+from bls import triton_io
+from bls.contract import SENSITIVE_WORDS_CONTRACT
+from bls.text_filter import TextFilter
+from bls.word_table import words_beside
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        triton_io.log_to_triton()
+        is_filtering = triton_io.boolean_parameter(args, "sensitive_words", default=True)
+        self._filter = TextFilter(words_beside(triton_io.repository(args)) if is_filtering else None)
+
+    def execute(self, requests):
+        return triton_io.answer_each(requests, SENSITIVE_WORDS_CONTRACT, self._filter.answer)

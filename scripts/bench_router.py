@@ -1,6 +1,7 @@
 """The router against the bare engine and against the engine's library, in alternating rounds on one server.
 
     python -m scripts.bench router [--rounds 5] [--streams 1,8,32] [--tokens 100] [--json FILE]
+    python -m scripts.bench router --words 10000    with so many sensitive words, against the filter switched off
 
 (a) tensorrt_llm_small, driven with token ids; (b) llm_router, driven with the text of the same ids; (c) OpenVINO GenAI
 alone in a process of its own, no Triton. All greedy, the same prompts, each stream exactly --tokens long. Then (a) and
@@ -94,7 +95,7 @@ def engine_request(ids: np.ndarray[Any, Any], tokens: int) -> StreamRequest:
     return StreamRequest(SMALL, inputs, outputs, lambda result: int(result.as_numpy("sequence_length").flat[0]))
 
 
-def router_request(text: str, tokens: int) -> StreamRequest:
+def router_request(text: str, tokens: int, model: str = ROUTER) -> StreamRequest:
     inputs = [
         tensor("text_input", strings(text)),
         tensor("max_tokens", int32(tokens)),
@@ -102,7 +103,7 @@ def router_request(text: str, tokens: int) -> StreamRequest:
         tensor("stream", boolean(True)),
     ]
     outputs = [output("text_output"), output("num_output_tokens")]
-    return StreamRequest(ROUTER, inputs, outputs, lambda result: int(result.as_numpy("num_output_tokens").flat[0]))
+    return StreamRequest(model, inputs, outputs, lambda result: int(result.as_numpy("num_output_tokens").flat[0]))
 
 
 def served(server: Server, requests: Sequence[StreamRequest]) -> Round:
@@ -227,14 +228,14 @@ def table(title: str, found: dict[str, Any]) -> str:
         "tokens_per_response": "tokens/resp.",
         "cpu_us_per_token": "CPU us/token",
     }
-    lines = [f"\n{title}", " " * 9 + "".join(f"{name:>13}" for name in columns.values())]
-    for kind in ("engine", "router", "library"):
+    lines = [f"\n{title}", " " * 10 + "".join(f"{name:>13}" for name in columns.values())]
+    for kind in ("engine", "router", "library", "unfiltered", "filtered"):
         if kind in found:
             cells = [f"{found[kind][name]:13.1f}" for name in columns]
             if kind == "library":
                 cells[-1] = f"{'-':>13}"
-            lines.append(f"{kind:<9}" + "".join(cells))
-    for name in ("router_over_engine", "router_over_library"):
+            lines.append(f"{kind:<10}" + "".join(cells))
+    for name in ("router_over_engine", "router_over_library", "filtered_over_unfiltered"):
         if name in found:
             ratio = found[name]
             lines.append(f"{name.replace('_', ' ')}: {ratio['median']:.3f} ({ratio['min']:.3f} to {ratio['max']:.3f})")
@@ -246,9 +247,24 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--streams", default="1,8,32", help="how many at once, comma between")
     parser.add_argument("--tokens", type=int, default=100, help="tokens of each stream")
+    parser.add_argument("--words", type=int, help="compare with and without a filter of so many sensitive words")
     parser.add_argument("--json", type=Path, help="also write the result to this file")
     options = parser.parse_args(arguments)
     counts = [int(count) for count in options.streams.split(",")]
+    if options.words:
+        from scripts import bench_router_words  # which uses this module
+
+        result = bench_router_words.measured(options, counts)
+    else:
+        result = measured(options, counts)
+    text = json.dumps(result)
+    if options.json:
+        options.json.write_text(text + "\n")
+    print(text)
+    return 0
+
+
+def measured(options: argparse.Namespace, counts: Sequence[int]) -> dict[str, Any]:
     result: dict[str, Any] = {"rounds": options.rounds, "tokens": options.tokens}
     library = Library()
     try:
@@ -271,8 +287,4 @@ def main(arguments: Sequence[str]) -> int:
             print(table(f"{max(counts)} streams, a response for every token (stream_interval=1)", found))
     finally:
         library.close()
-    text = json.dumps(result)
-    if options.json:
-        options.json.write_text(text + "\n")
-    print(text)
-    return 0
+    return result

@@ -14,7 +14,7 @@ from bls.decision import NO_MODEL, Decision, Prompt, State
 from bls.policy_settings import BadPolicy, Settings, read_settings
 
 SHIPPED = Path(__file__).with_name("policy.py")
-MAX_BYTES = 128 * 1024
+MAX_BYTES = 64 * 1024
 POLICY_ERROR = "policy_error"
 
 Choose = Callable[[Prompt, State], Decision]

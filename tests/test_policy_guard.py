@@ -7,7 +7,7 @@ import pytest
 from bls.contract import LARGE, SMALL
 from bls.decision import ALL_WELL, Prompt
 from bls.policy_file import SHIPPED, load_policy
-from bls.policy_guard import Guard, PolicyStalled
+from bls.policy_guard import Guard
 
 pytestmark = pytest.mark.timeout(60, method="thread")
 
@@ -66,4 +66,3 @@ def test_outside_the_main_thread_there_is_no_limit_and_the_log_says_so(caplog):
     thread.join()
     assert decisions[0].reason == "default"
     assert "not the main thread" in caplog.text
-

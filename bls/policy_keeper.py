@@ -1,0 +1,37 @@
+"""The thread of a router process that looks for an edited policy and keeps the state of the engines fresh."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from bls.fleet import STALE_SECONDS, Fleet
+from bls.policy_loader import LOOK_SECONDS, Policies
+
+_IDLE_SECONDS = 5.0  # Without a request for so long nobody needs a fresh state.
+
+
+class PolicyKeeper:
+    """Runs from when it is made until `close`."""
+
+    def __init__(self, policies: Policies, fleet: Fleet) -> None:
+        self._policies = policies
+        self._fleet = fleet
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="policy", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join(timeout=LOOK_SECONDS)
+
+    def _run(self) -> None:
+        pause = LOOK_SECONDS
+        while not self._closed.wait(min(pause, STALE_SECONDS)):
+            try:
+                pause = self._policies.look()
+                if time.monotonic() - self._fleet.used_at < _IDLE_SECONDS:
+                    self._fleet.refresh(self._policies.current.settings)
+            except Exception:  # This thread must outlive any one look.
+                logging.exception("policy")

@@ -1,0 +1,317 @@
+"""An asyncio client of this server: one connection, many requests at once, each of which ends exactly once.
+
+    async with TritonAsyncClient("localhost:8001") as client:
+        async for piece in client.stream(Request("Tell me a story.", max_tokens=200)):
+            print(piece.text, end="", flush=True)
+        answers = await client.generate_all([Request("One"), Request("Two")])  # an Answer or a RequestFailed each
+
+    python -m scripts.client "What is the capital of France?"
+    python -m scripts.client --model llama_7b_ensemble --max-tokens 20 "Three colours:" "Three animals:"
+
+Leaving a stream, by `break`, an exception or the task's cancellation, stops its engine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any, TypeVar
+
+import grpc
+import tritonclient.grpc as triton
+import tritonclient.grpc.aio as triton_aio
+from tritonclient.utils import InferenceServerException
+
+from bls.contract import ROUTER
+from scripts import client_tensors
+from scripts.client_failure import RequestFailed, from_rpc
+from scripts.client_request import STREAMED, TEXT_TENSORS, Answer, Piece, Request, joined, piece_of, unstreamed, values
+
+__all__ = ["Answer", "Piece", "Request", "RequestFailed", "TritonAsyncClient"]
+
+DEADLINE_S = 600.0
+T = TypeVar("T")
+HEADERS = {"triton_grpc_error": "true"}  # without it the errors of a stream have no code (Triton 2.51)
+CHANNEL = [
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    # gRPC's own waits 1 to 120 s before it looks for a server that went away again, and fails all calls meanwhile.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+]
+
+
+class TritonAsyncClient:
+    """Asks the models of one server over one gRPC connection, from one event loop.
+
+    At most `max_in_flight` requests are sent at a time, the others wait here. A request that failed as UNAVAILABLE or
+    BUSY before anything was received is sent again, up to `retries` times and within its deadline, after a random wait
+    of up to `backoff_s`, twice that, and so on. If the connection broke the server may have begun the lost one: set
+    `retries=0` where an answer must not be paid for twice.
+    """
+
+    def __init__(
+        self,
+        url: str = "localhost:8001",
+        *,
+        max_in_flight: int = 256,
+        retries: int = 3,
+        backoff_s: float = 0.2,
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
+        self.url = url
+        self._client = triton_aio.InferenceServerClient(url, channel_args=CHANNEL)
+        self._places = asyncio.Semaphore(max_in_flight)
+        self._max_in_flight = max_in_flight
+        self._retries = retries
+        self._backoff_s = backoff_s
+        self._deadline_s = deadline_s
+        self._readers: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> TritonAsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends what is still running, each with a RequestFailed, and then the connection."""
+        for reader in self._readers:
+            reader.cancel()
+        if self._readers:
+            await asyncio.wait(self._readers)
+        await self._client.close()
+
+    async def stream(self, request: Request | str) -> AsyncIterator[Piece]:
+        """Yields the pieces of an answer as they come, the last with `is_last`. Raises RequestFailed.
+
+        A model that does not stream gives one piece. Each answer is read as fast as it comes, however slowly it is
+        taken from here: a stream that is left unread keeps its model from ever unloading (Triton 2.51).
+        """
+        request = Request(request) if isinstance(request, str) else request
+        arrived: asyncio.Queue[Piece | None] = asyncio.Queue()
+        reader = asyncio.create_task(self._read(request, arrived))
+        self._readers.add(reader)
+        try:
+            while (piece := await arrived.get()) is not None:
+                yield piece
+            await asyncio.wait({reader})
+            if reader.cancelled():
+                raise RequestFailed("CANCELLED", "the client was closed")
+            reader.result()
+        finally:
+            reader.cancel()
+            await asyncio.wait({reader})
+            self._readers.discard(reader)
+            _ = reader.cancelled() or reader.exception()  # seen, or asyncio logs it as never retrieved
+
+    async def generate(self, request: Request | str) -> Answer:
+        """The whole answer. Raises RequestFailed."""
+        request = Request(request) if isinstance(request, str) else request
+        return joined([piece async for piece in self.stream(unstreamed(request))])
+
+    async def generate_all(self, requests: Iterable[Request | str]) -> list[Answer | RequestFailed]:
+        """All at once; in their order an answer each, or why there is none. One that fails leaves the others alone."""
+
+        async def settled(request: Request | str) -> Answer | RequestFailed:
+            try:
+                return await self.generate(request)
+            except RequestFailed as failure:
+                return failure
+
+        return list(await asyncio.gather(*map(settled, requests)))
+
+    async def infer(
+        self,
+        model: str,
+        inputs: Mapping[str, Any],
+        *,
+        priority: int = 0,
+        timeout_s: float | None = None,
+        deadline_s: float | None = None,
+    ) -> dict[str, Any]:
+        """The output arrays of any model that is not decoupled. Raises RequestFailed."""
+        tensors = client_tensors.inputs(model, inputs)
+
+        async def once(remaining_s: float) -> AsyncIterator[dict[str, Any]]:
+            yield client_tensors.outputs(await self._infer(model, tensors, priority, timeout_s, remaining_s))
+
+        (result,) = [result async for result in self._attempts(once, deadline_s or self._deadline_s)]
+        return result
+
+    async def is_ready(self, model: str) -> bool:
+        """Whether the server is there and has the model loaded. Says nothing of the models that this one calls."""
+        try:
+            return bool(await self._client.is_model_ready(model, client_timeout=10))
+        except InferenceServerException:
+            return False
+
+    async def _read(self, request: Request, arrived: asyncio.Queue[Piece | None]) -> None:
+        """Puts each piece, and None when nothing will follow; the task then says how it ended."""
+        try:
+            tensors = client_tensors.inputs(request.model, values(request))
+            ask = self._stream_once if request.model in STREAMED else self._generate_once
+
+            def once(remaining_s: float) -> AsyncIterator[Piece]:
+                return ask(request, tensors, remaining_s)
+
+            async for piece in self._attempts(once, request.deadline_s or self._deadline_s):
+                arrived.put_nowait(piece)
+        finally:
+            arrived.put_nowait(None)
+
+    async def _attempts(self, once: Callable[[float], AsyncIterator[T]], deadline_s: float) -> AsyncIterator[T]:
+        """What `once(remaining seconds)` yields; asked again only while nothing was received, within the deadline."""
+        end = time.monotonic() + deadline_s
+        received = False
+        async with self._place(end, deadline_s):
+            for attempt in count(1):
+                try:
+                    async for item in once(end - time.monotonic()):
+                        received = True
+                        yield item
+                    return
+                except (grpc.RpcError, InferenceServerException, RequestFailed) as error:
+                    failure = error if isinstance(error, RequestFailed) else from_rpc(error, deadline_s)
+                failure.attempts = attempt
+                wait_s = self._backoff_s * 2 ** (attempt - 1) * random.uniform(0.5, 1)
+                if received or not failure.is_retryable or attempt > self._retries or time.monotonic() + wait_s > end:
+                    raise failure
+                await asyncio.sleep(wait_s)
+
+    async def _stream_once(self, request: Request, tensors: Sequence[Any], remaining_s: float) -> AsyncIterator[Piece]:
+        async def only() -> AsyncIterator[dict[str, Any]]:
+            yield {
+                "model_name": request.model,
+                "inputs": tensors,
+                "outputs": [triton.InferRequestedOutput(name) for name in STREAMED[request.model]],
+                "priority": request.priority,
+                "timeout": _microseconds(request.timeout_s),
+            }
+
+        # A stream of its own for each request: it can be cancelled alone, and its error ends nothing else.
+        call = self._client.stream_infer(only(), stream_timeout=remaining_s, headers=HEADERS)
+        has_ended = False
+        try:
+            async for result, error in call:
+                if error is not None:
+                    raise error
+                piece = piece_of(result)
+                has_ended = piece.is_last
+                yield piece
+        except grpc.RpcError:
+            if not has_ended:  # Nothing is missing if the connection breaks after the last response.
+                raise
+        finally:
+            call.cancel()
+        if not has_ended:
+            raise RequestFailed("DATA_LOSS", "the stream ended before its last response")
+
+    async def _generate_once(
+        self, request: Request, tensors: Sequence[Any], remaining_s: float
+    ) -> AsyncIterator[Piece]:
+        result = await self._infer(request.model, tensors, request.priority, request.timeout_s, remaining_s)
+        text = result.as_numpy(TEXT_TENSORS[request.model][1])
+        yield Piece(text.flat[0].decode(errors="replace"), is_last=True)
+
+    async def _infer(
+        self, model: str, tensors: Sequence[Any], priority: int, timeout_s: float | None, remaining_s: float
+    ) -> Any:
+        return await self._client.infer(
+            model, tensors, priority=priority, timeout=_microseconds(timeout_s), client_timeout=remaining_s
+        )
+
+    @asynccontextmanager
+    async def _place(self, end: float, deadline_s: float) -> AsyncIterator[None]:
+        """One of `max_in_flight`, in the order in which they were asked for."""
+        taking = asyncio.ensure_future(self._places.acquire())
+        try:
+            await asyncio.wait({taking}, timeout=max(0.0, end - time.monotonic()))
+            if not taking.done():
+                reason = f"not sent within {deadline_s:g} s: {self._max_in_flight} requests are in flight"
+                raise RequestFailed("DEADLINE_EXCEEDED", reason)
+            yield
+        finally:
+            if taking.done() and not taking.cancelled():
+                self._places.release()
+            taking.cancel()
+
+
+def _microseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1e6)
+
+
+async def _ask(options: argparse.Namespace, requests: Sequence[Request]) -> int:
+    """One prompt streams to stdout; of several each answer is a line, in order."""
+    failed = 0
+    async with TritonAsyncClient(options.url) as client:
+        if len(requests) == 1:
+            try:
+                async for piece in client.stream(requests[0]):
+                    print(piece.text, end="", flush=True)
+                print()
+            except RequestFailed as failure:
+                failed = _tell(failure, options.url)
+        else:
+            for answer in await client.generate_all(requests):
+                if isinstance(answer, RequestFailed):
+                    failed = _tell(answer, options.url)
+                else:
+                    print(" ".join(answer.text.split()))
+    return failed
+
+
+def _tell(failure: RequestFailed, url: str) -> int:
+    absent = "failed to connect" in failure.message
+    reason = f"no server answers on {url}: start one with scripts/serve cpu, or give --url" if absent else failure
+    print(f"error: {reason}", file=sys.stderr)
+    return 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.client", description="Asks the running server over gRPC.")
+    parser.add_argument(
+        "prompts", nargs="+", metavar="prompt", help="one streams; several are asked at once; - is stdin"
+    )
+    parser.add_argument("--url", default="localhost:8001", metavar="HOST:PORT", help="localhost:8001")
+    parser.add_argument("--model", choices=list(TEXT_TENSORS), default=ROUTER)
+    parser.add_argument("--max-tokens", type=int, default=256, metavar="N", help="256")
+    parser.add_argument("--temperature", type=float, metavar="T")
+    parser.add_argument("--stop", action="append", metavar="TEXT", help="ends the answer before TEXT; repeatable")
+    parser.add_argument("--raw", action="store_true", help="send the prompt as it is, without the chat template")
+    parser.add_argument("--priority", type=int, default=0, metavar="1-3", help="1 is the highest; 0 the default")
+    parser.add_argument("--timeout", type=float, metavar="S", help="the server ends the answer then with what it has")
+    parser.add_argument("--deadline", type=float, default=DEADLINE_S, metavar="S", help="given up after that; 600")
+    options = parser.parse_args(arguments)
+    inputs: dict[str, Any] = {} if options.temperature is None else {"temperature": options.temperature}
+    if options.stop:
+        inputs["stop_words"] = options.stop
+    if options.model == ROUTER and not options.raw:
+        inputs["apply_chat_template"] = True
+    requests = [
+        Request(
+            sys.stdin.read() if prompt == "-" else prompt,
+            options.max_tokens,
+            options.model,
+            inputs,
+            options.priority,
+            options.timeout,
+            options.deadline,
+        )
+        for prompt in options.prompts
+    ]
+    try:
+        return asyncio.run(_ask(options, requests))
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

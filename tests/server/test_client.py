@@ -1,0 +1,73 @@
+"""TritonAsyncClient against llm_router on the real server, in front of engines whose every token is known."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from bls.contract import ROUTER
+from scripts.client import Request, TritonAsyncClient
+from tests.client_cases import ENDLESS, TEXT, ClientCases
+from tests.server import echo_repository
+from tests.server.clients import control, metric
+from tests.server.serving import Server, running_server
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("echo")
+    with running_server(folder, echo_repository.make(folder, routers=6)) as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The server as a scenario sees it: requests that reached an engine, and those that were stopped there."""
+
+    server: Server
+
+    @property
+    def url(self):
+        return self.server.grpc_url
+
+    def started(self):
+        return metric(self.server, "echo_engine_started_total")
+
+    def stopped(self):
+        return metric(self.server, "echo_engine_stopped_total")
+
+
+def play(scenario, server):
+    asyncio.run(asyncio.wait_for(scenario(Counted(server)), 120))
+
+
+class TestOnTheRealServer(ClientCases):
+    @pytest.fixture(autouse=True)
+    def with_server(self, server):
+        self.server = server
+
+    def play(self, scenario):
+        play(scenario, self.server)
+
+
+def test_streams_taken_slowly_or_left_let_the_router_unload_and_a_request_waits_until_it_is_back(server):
+    async def scenario(counted):
+        async with TritonAsyncClient(counted.url, retries=20, backoff_s=0.1) as client:
+            slow = client.stream(Request(TEXT))
+            first = await anext(slow)
+            left = client.stream(Request(TEXT, max_tokens=5000, inputs=ENDLESS))
+            await anext(left)
+            await left.aclose()
+            await asyncio.to_thread(control, server, ROUTER, "unload")
+            assert not await client.is_ready(ROUTER)
+            pieces = [first, *[piece async for piece in slow]]
+            assert "".join(piece.text for piece in pieces) == TEXT
+            waiting = asyncio.create_task(client.generate(Request(TEXT)))
+            await asyncio.to_thread(control, server, ROUTER, "load")
+            assert (await waiting).text == TEXT
+
+    play(scenario, server)

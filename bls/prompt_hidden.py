@@ -1,4 +1,7 @@
-"""Text in disguise: base64, and the invisible letters of Unicode's tag block, which a tokenizer may still read."""
+"""Text in disguise: base64, hexadecimal, %20 escapes, and the invisible letters of Unicode's tag block.
+
+A model may well read these where a list of words or patterns does not.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ import binascii
 import re
 from collections.abc import Iterator
 
-MAX_RUNS = 32  # of one text that are decoded
+MAX_RUNS = 32  # of one kind in one text that are decoded
 MAX_RUN_CHARACTERS = 20_000
 
 # Each starts where no such character stands before it, and repeats one class: nothing is tried twice.
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{20,}")
+_HEX = re.compile(r"(?:0x)?((?:[0-9A-Fa-f]{2})+)\Z")
+_ESCAPE = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_FEWEST_ESCAPES = 2
 _TAGS = re.compile("[\U000e0020-\U000e007e]{6,}")  # fewer are the flag of a region
 _FLAG = "\U0001f3f4"
 _WRAPPED = re.compile(r"(?<=[A-Za-z0-9+/])\r?\n(?=[A-Za-z0-9+/])")
@@ -20,12 +26,15 @@ _URL_SAFE = str.maketrans("-_", "+/")
 
 
 def hidden_texts(text: str) -> Iterator[tuple[str, str]]:
-    """("base64" or "invisible", what it says), of at most MAX_RUNS runs of each."""
+    """("base64", "hex", "percent" or "invisible", what it says), of at most MAX_RUNS runs of each."""
     for number, run in enumerate(_BASE64.finditer(_unwrapped(text))):
         if number == MAX_RUNS:
             break
-        if decoded := _decoded(run[0][:MAX_RUN_CHARACTERS]):
-            yield "base64", decoded
+        for kind, decode in (("hex", _of_hex), ("base64", _of_base64)):
+            if decoded := decode(run[0][:MAX_RUN_CHARACTERS]):
+                yield kind, decoded
+    if text.count("%") >= _FEWEST_ESCAPES and len(_ESCAPE.findall(text)) >= _FEWEST_ESCAPES:
+        yield "percent", _ESCAPE.sub(lambda found: _of_bytes(found[0].replace("%", "")), text)
     if not text.isascii():
         for number, run in enumerate(_TAGS.finditer(text)):
             if number == MAX_RUNS:
@@ -41,12 +50,31 @@ def _unwrapped(text: str) -> str:
     return _WRAPPED.sub("", text)
 
 
-def _decoded(run: str) -> str:
-    """What it says if it is base64 of a text, else nothing."""
+def _of_base64(run: str) -> str:
     run = run.translate(_URL_SAFE)
     run = run[: len(run) - (len(run) % 4 == 1)]
     try:
-        text = base64.b64decode(run + "=" * (-len(run) % 4), validate=True).decode("utf-8")
-    except (binascii.Error, UnicodeDecodeError):
+        return _readable(base64.b64decode(run + "=" * (-len(run) % 4), validate=True))
+    except binascii.Error:
         return ""
-    return text if text.replace("\n", "").replace("\r", "").replace("\t", "").isprintable() else ""
+
+
+def _of_hex(run: str) -> str:
+    found = _HEX.match(run)
+    return _readable(bytes.fromhex(found[1])) if found else ""
+
+
+def _of_bytes(digits: str) -> str:
+    return bytes.fromhex(digits).decode("utf-8", "replace")
+
+
+def _readable(data: bytes) -> str:
+    """The text that it is; nothing if it is none."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return ""
+    return text if text.translate(_LINES).isprintable() else ""
+
+
+_LINES = str.maketrans("\n\r\t", "   ")

@@ -11,8 +11,11 @@ import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bls.prompt_replies import REPLIES
+
 ALLOW, MASK, ROUTE, REFUSE = "allow", "mask", "route", "refuse"
 OPEN, CLOSED = "open", "closed"
+DISGUISES = ("base64", "hex", "percent", "invisible")
 PERSONAL_KINDS = ("email", "phone", "cn_id", "bank_card", "api_key")
 # Roles whose text an operator's application writes. Where clients write all messages themselves, use () instead.
 TRUSTED_ROLES = ("system", "developer")
@@ -118,13 +121,13 @@ class Patterns(Check):
 
 @dataclass(frozen=True)
 class Hidden(Check):
-    """Text in disguise, base64 or invisible tag letters, in which the two checks above find something to refuse."""
+    """Text in disguise, in which the two checks above find something to refuse. Actions by the kind of disguise."""
 
-    on_hit: Mapping[str, str] = field(default_factory=lambda: {"base64": REFUSE, "invisible": REFUSE})
+    on_hit: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(DISGUISES, REFUSE))
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._actions(self.on_hit, (REFUSE, ROUTE, ALLOW), ("base64", "invisible"))
+        self._actions(self.on_hit, (REFUSE, ROUTE, ALLOW), DISGUISES)
 
 
 @dataclass(frozen=True)
@@ -188,45 +191,6 @@ CHECK_NAMES: dict[type[Check], str] = {
 # Labels of bls/classes.py. Personal data isn't one of the risks here: it is masked.
 RISKS = ("prompt_injection", "violence", "self_harm", "sexual", "hate", "illegal_goods", "malware", "fraud")
 HARD = ("code", "maths", "reasoning")
-
-# By reason or, for all of a check's reasons, by its name. {found} and {limit} are the numbers of `too_long` and
-# `too_many_messages`. A word list with a `text` that ends answers says that instead of "words".
-REPLIES: Mapping[str, Mapping[str, str]] = {
-    "default": {"en": "I'm sorry, but I can't help with that.", "zh": "抱歉，我无法协助处理这个请求。"},
-    "too_long": {
-        "en": "Your message is too long: it has {found} and at most {limit} are taken.",
-        "zh": "您的消息过长：共有 {found}，最多允许 {limit}。",
-    },
-    "too_many_messages": {
-        "en": "This conversation is too long: it has {found} messages and at most {limit} are taken.",
-        "zh": "对话过长：共有 {found} 条消息，最多允许 {limit} 条。",
-    },
-    "repetition": {
-        "en": "Your message repeats itself too often. Please shorten it.",
-        "zh": "您的消息重复内容过多，请精简后重试。",
-    },
-    "patterns": {
-        "en": "I can't change or reveal the instructions I work by. Is there something else that I can help with?",
-        "zh": "我无法更改或透露我所遵循的指令。还有其他可以帮您的吗？",
-    },
-    "hidden": {
-        "en": "I can't follow instructions that are hidden in a message. Please write them in plain text.",
-        "zh": "我无法执行隐藏在消息中的指令，请使用明文。",
-    },
-    "classifier_self_harm": {
-        "en": "I'm really sorry that you're going through this. I can't help with that, but you don't have to be alone "
-        "with it: please talk to someone you trust, or to an emergency or crisis line where you live.",
-        "zh": "我很难过听到这些。这件事我无法协助，但您不必独自面对：请联系您信任的人，或拨打当地的心理援助热线。",
-    },
-    "personal_data": {
-        "en": "Your message holds personal data. Please remove it and try again.",
-        "zh": "您的消息包含个人信息，请删除后重试。",
-    },
-    "unavailable": {
-        "en": "I can't check your message at the moment. Please try again a little later.",
-        "zh": "暂时无法检查您的消息，请稍后重试。",
-    },
-}
 
 
 @dataclass(frozen=True)

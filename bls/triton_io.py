@@ -120,6 +120,30 @@ def _answer_one(request: Any, contract: Contract, function: Callable[..., Tensor
         return error_response(errors.EngineFailed(type(error).__name__))
 
 
+def answer_together(
+    requests: Sequence[Any],
+    contract: Contract,
+    function: Callable[[list[tuple[dict[str, Array], frozenset[str]]]], Sequence[Tensors | errors.RouterError]],
+) -> list[Any]:
+    """As `answer_each`, for a model that computes a batch at once: `function` gets all requests, and gives for each
+    its outputs or what is wrong with it."""
+    answers: list[Any] = [None] * len(requests)
+    readable = {}
+    for place, request in enumerate(requests):
+        try:
+            readable[place] = inputs(request, contract), frozenset(request.requested_output_names())
+        except errors.RouterError as error:
+            answers[place] = error_response(error)
+    try:
+        found = function(list(readable.values()))
+    except Exception as error:  # A bug of ours, as above; it can't be laid at the door of one request.
+        logging.exception("a batch of %d requests", len(readable))
+        found = [errors.EngineFailed(type(error).__name__)] * len(readable)
+    for place, each in zip(readable, found, strict=True):
+        answers[place] = error_response(each) if isinstance(each, errors.RouterError) else response(each)
+    return answers
+
+
 class Models:
     """Other models of this server, called in process (BLS). One per process, for one request at a time."""
 

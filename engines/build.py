@@ -41,7 +41,7 @@ def build(built: Path, tier: str, spec: Spec, say: Say, force: bool = False) -> 
     try:
         _fill(draft, built, record, source, say, force)
         draft.chmod(0o755)
-        _replace(draft, built / tier)
+        replace_folder(draft, built / tier)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return manifest.load(built / tier)
@@ -80,8 +80,8 @@ def _read_record(folder: Path) -> Record | None:
         return None
 
 
-def _replace(draft: Path, folder: Path) -> None:
-    """Two renames: a running engine keeps the files that it has open."""
+def replace_folder(draft: Path, folder: Path) -> None:
+    """Puts `draft` in the place of `folder`, in two renames: a running engine keeps the files that it has open."""
     old = draft.with_name(draft.name + ".old")
     if folder.exists():
         os.rename(folder, old)
@@ -89,4 +89,4 @@ def _replace(draft: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-__all__ = ["BadSource", "build"]
+__all__ = ["BadSource", "build", "replace_folder"]

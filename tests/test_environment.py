@@ -28,7 +28,7 @@ class FakeEnvironment(Environment):
             raise self.error or SetupFailed("broken")
         if word == "compile":
             self.compiled_words.touch()
-        if word in environment.TIERS:
+        if word in environment.ENGINES:
             folder = self.root / "engines" / "built" / word
             folder.mkdir(parents=True)
             (folder / "engine.json").touch()
@@ -54,7 +54,7 @@ def ensure(made: Environment, dev: bool = False) -> Environment:
 
 
 def test_the_first_start_makes_everything_and_the_second_nothing(root):
-    assert ensure(FakeEnvironment(root)).ran == [".venv", "requirements.txt", "small", "large", "compile"]
+    assert ensure(FakeEnvironment(root)).ran == [".venv", "requirements.txt", "small", "large", "classifier", "compile"]
     assert ensure(FakeEnvironment(root)).ran == []
 
 
@@ -76,7 +76,7 @@ def test_a_set_up_that_broke_off_is_not_taken_for_complete(root, error):
     with pytest.raises((SetupFailed, KeyboardInterrupt, Interrupted)):
         ensure(broken)
     assert not broken.is_complete(dev=False)
-    assert ensure(FakeEnvironment(root)).ran == [".venv", "requirements.txt", "small", "large", "compile"]
+    assert ensure(FakeEnvironment(root)).ran == [".venv", "requirements.txt", "small", "large", "classifier", "compile"]
 
 
 def test_remaking_the_packages_that_was_interrupted_leaves_no_old_stamp(root):
@@ -91,7 +91,7 @@ def test_remaking_the_packages_that_was_interrupted_leaves_no_old_stamp(root):
 def test_an_engine_that_failed_is_built_again_alone(root):
     with pytest.raises(SetupFailed):
         ensure(FakeEnvironment(root, "large"))
-    assert ensure(FakeEnvironment(root)).ran == ["large", "compile"]
+    assert ensure(FakeEnvironment(root)).ran == ["large", "classifier", "compile"]
 
 
 def test_changed_word_lists_are_compiled_at_the_next_start(root):

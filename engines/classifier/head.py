@@ -1,0 +1,43 @@
+"""Multinomial logistic regression with numpy alone: the same examples give the same head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+# Of the squared weights, beside a mean loss. In a tenfold cross-validation less gives likelier answers, more gives
+# more right ones; here a score of 0.8 is right about as often as it says.
+PENALTY = 3e-5
+STEPS = 600
+
+
+def fit(
+    embeddings: Array, classes: Array, count: int, penalty: float = PENALTY, steps: int = STEPS
+) -> tuple[Array, Array]:
+    """The weight [width, count] and bias [count] that make `classes` likeliest; each class weighs the same.
+
+    Nesterov's accelerated descent. Embeddings have length 1, which bounds the curvature and so gives the step.
+    """
+    inputs = np.concatenate([embeddings.astype(np.float64), np.ones((len(embeddings), 1))], axis=1)
+    wanted = np.eye(count)[classes]
+    shares = (1.0 / np.bincount(classes, minlength=count))[classes, None] / count
+    step = 1.0 / (np.linalg.eigvalsh(inputs.T @ (shares * inputs))[-1] / 2 + penalty)
+    decay = np.full((inputs.shape[1], 1), penalty)
+    decay[-1] = 0  # not the bias
+    weights = ahead = np.zeros((inputs.shape[1], count))
+    for number in range(steps):
+        gradient = inputs.T @ (shares * (softmax(inputs @ ahead) - wanted)) + decay * ahead
+        following = ahead - step * gradient
+        ahead = following + number / (number + 3) * (following - weights)
+        weights = following
+    return weights[:-1].astype(np.float32), weights[-1].astype(np.float32)
+
+
+def softmax(logits: Array) -> Array:
+    """Over the last axis."""
+    powers: Array = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    shares: Array = powers / powers.sum(axis=-1, keepdims=True)
+    return shares

@@ -1,0 +1,18 @@
+"""Token ids to classes and an embedding, by ONNX Runtime on a CPU. See engines/classifier/session.py."""
+
+from __future__ import annotations
+
+from bls import manifest, text_manifest, triton_io
+from bls.contract import TEXT_CLASSIFIER_CONTRACT
+from engines.classifier.session import Classifier
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        triton_io.log_to_triton()
+        folder = manifest.built_folder(triton_io.repository(args), text_manifest.CLASSIFIER)
+        threads = int(triton_io.parameters(args)["threads"])
+        self._classifier = Classifier(text_manifest.load(folder), threads)
+
+    def execute(self, requests):
+        return triton_io.answer_together(requests, TEXT_CLASSIFIER_CONTRACT, self._classifier.answer)

@@ -1,0 +1,18 @@
+"""Text to the classifier's token ids. See bls/text_tokenizer.py."""
+
+from __future__ import annotations
+
+from bls import manifest, text_manifest, triton_io
+from bls.contract import TEXT_TOKENIZER_CONTRACT
+from bls.text_tokenizer import TextTokenizer
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        triton_io.log_to_triton()
+        folder = manifest.built_folder(triton_io.repository(args), text_manifest.CLASSIFIER)
+        multiple = int(triton_io.parameters(args)["pad_to_multiple_of"])
+        self._tokenizer = TextTokenizer(text_manifest.load(folder), multiple)
+
+    def execute(self, requests):
+        return triton_io.answer_each(requests, TEXT_TOKENIZER_CONTRACT, self._tokenizer.answer)

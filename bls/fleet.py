@@ -13,10 +13,15 @@ from collections.abc import Callable, Sequence
 from bls.decision import State, TierState
 from bls.policy_settings import Settings
 from bls.shared_table import (
+    BUCKET_FIELDS,
     BUCKETS,
     FAILURES,
+    FIRST_BUCKET,
     FIRST_TOKEN_SECONDS,
     FIRST_TOKENS,
+    IN_FLIGHT,
+    ROW_NUMBERS,
+    SHARED,
     START,
     SUCCESSES,
     SharedTable,
@@ -40,16 +45,15 @@ class Fleet:
     def state(self, settings: Settings) -> State:
         """Of the policy's models."""
         now = self.used_at = self._clock()
-        if now - self._refreshed > 2 * STALE_SECONDS or not self._recent.keys() >= set(settings.models):
+        models = settings.models
+        if now - self._refreshed > 2 * STALE_SECONDS or any(model not in self._recent for model in models):
             self.refresh(settings)
-        slots = [self._table.slot(model) for model in settings.models]
-        in_flight = self._table.in_flight[self._table.alive][:, slots].sum(axis=0).tolist()
-        return State(
-            {
-                model: self._tier_state(model, slot, int(count), now)
-                for model, slot, count in zip(settings.models, slots, in_flight, strict=True)
-            }
-        )
+        in_flight = self._table.in_flight[self._table.alive].sum(axis=0).tolist()
+        tiers = {}
+        for model in models:
+            slot = self._table.slot(model)
+            tiers[model] = self._tier_state(model, slot, int(in_flight[slot]), now)
+        return State(tiers)
 
     def refresh(self, settings: Settings) -> None:
         """Looks for dead processes and sums what the living ones counted: for a thread, once in STALE_SECONDS."""
@@ -67,10 +71,10 @@ class Fleet:
         """The attempt that may be made now, or None while the engine's breaker is open."""
         table, slot = self._table, self._table.slot(model)
         is_probe = False
-        while (until := float(table.shared[slot, _OPEN_UNTIL])) != 0.0:
+        while (until := self._shared(slot, _OPEN_UNTIL)) != 0.0:
             if self._clock() < until or not table.try_lock_probe(slot):
                 return None
-            if table.shared[slot, _OPEN_UNTIL] == until:
+            if self._shared(slot, _OPEN_UNTIL) == until:
                 is_probe = True
                 break
             table.unlock_probe(slot)  # Another process has tried it between the two looks.
@@ -78,7 +82,7 @@ class Fleet:
 
     def _tier_state(self, model: str, slot: int, in_flight: int, now: float) -> TierState:
         first_token_seconds, error_rate = self._recent[model]
-        until, _, not_loaded_at, _ = self._table.shared[slot].tolist()
+        until, not_loaded_at = self._shared(slot, _OPEN_UNTIL), self._shared(slot, _NOT_LOADED_AT)
         return TierState(
             ready=not not_loaded_at or now - not_loaded_at >= STALE_SECONDS,
             in_flight=in_flight,
@@ -89,45 +93,56 @@ class Fleet:
 
     def _counts(self, slot: int, since: float) -> list[float]:
         """The sums of the buckets' fields, over all living processes."""
-        buckets = self._table.buckets[self._table.alive, slot].reshape(-1, FIRST_TOKEN_SECONDS + 1)
+        buckets = self._table.buckets[self._table.alive, slot].reshape(-1, BUCKET_FIELDS)
         sums: list[float] = buckets[buckets[:, START] >= since].sum(axis=0).tolist()
         return sums
+
+    def _shared(self, slot: int, field: int) -> float:
+        number: float = self._table.shared[slot * SHARED + field]
+        return number
+
+    def _set_shared(self, slot: int, field: int, number: float) -> None:
+        self._table.shared[slot * SHARED + field] = number
 
     def _add(self, slot: int, settings: Settings, counts: Sequence[tuple[int, float]]) -> None:
         width = settings.breaker_window_seconds / BUCKETS
         number = int(self._clock() / width)
         # A breaker that has closed begins to count anew, in the middle of a bucket too.
-        start = max(number * width, float(self._table.shared[slot, _COUNTED_FROM]))
-        bucket = self._table.buckets[self._table.row, slot, number % BUCKETS]
-        if bucket[START] != start:
-            bucket[:] = 0.0
-            bucket[START] = start
+        start = max(number * width, self._shared(slot, _COUNTED_FROM))
+        own, at = self._table.own, slot * ROW_NUMBERS + FIRST_BUCKET + number % BUCKETS * BUCKET_FIELDS
+        if own[at + START] != start:
+            own[at + START] = 0.0
+            for field in range(START + 1, BUCKET_FIELDS):
+                own[at + field] = 0.0
+            own[at + START] = start
         for field, amount in counts:
-            bucket[field] += amount
+            own[at + field] += amount
+
+    def _count_in_flight(self, slot: int, amount: int) -> None:
+        self._table.own[slot * ROW_NUMBERS + IN_FLIGHT] += amount
 
     def _failed(self, model: str, slot: int, settings: Settings, is_probe: bool) -> None:
-        now, shared = self._clock(), self._table.shared[slot]
+        now = self._clock()
         if is_probe:
-            shared[_OPEN_UNTIL] = now + settings.cool_down_seconds
+            self._set_shared(slot, _OPEN_UNTIL, now + settings.cool_down_seconds)
             logging.warning(f"{model} failed again: it is left alone for {settings.cool_down_seconds:g} seconds more")
-        elif shared[_OPEN_UNTIL] == 0:
+        elif self._shared(slot, _OPEN_UNTIL) == 0:
             self._table.look()
-            since = max(now - settings.breaker_window_seconds, float(shared[_COUNTED_FROM]))
+            since = max(now - settings.breaker_window_seconds, self._shared(slot, _COUNTED_FROM))
             failures = int(self._counts(slot, since)[FAILURES])
             if failures >= settings.breaker_failures:
-                shared[_OPEN_UNTIL] = now + settings.cool_down_seconds
+                self._set_shared(slot, _OPEN_UNTIL, now + settings.cool_down_seconds)
                 logging.warning(
                     f"{model} failed {failures} times in {settings.breaker_window_seconds:g} seconds: "
                     f"it is left alone for {settings.cool_down_seconds:g} seconds"
                 )
 
     def _worked(self, model: str, slot: int, is_probe: bool) -> None:
-        shared = self._table.shared[slot]
-        if shared[_NOT_LOADED_AT]:
-            shared[_NOT_LOADED_AT] = 0.0
+        if self._shared(slot, _NOT_LOADED_AT):
+            self._set_shared(slot, _NOT_LOADED_AT, 0.0)
         if is_probe:
-            shared[_COUNTED_FROM] = self._clock()
-            shared[_OPEN_UNTIL] = 0.0
+            self._set_shared(slot, _COUNTED_FROM, self._clock())
+            self._set_shared(slot, _OPEN_UNTIL, 0.0)
             logging.warning(f"{model} works again")
 
 
@@ -142,7 +157,7 @@ class Attempt:
         self._is_probe = is_probe
         self._is_open = True
         self._began = fleet._clock()
-        self._in_flight(1)
+        fleet._count_in_flight(slot, 1)
 
     def worked(self, has_token: bool = True) -> None:
         """The engine's first response came, a token in it or not."""
@@ -162,20 +177,16 @@ class Attempt:
 
     def not_loaded(self) -> None:
         """Seen at once and at no cost, so no matter for the breaker; for a second it is known to be so."""
-        self._fleet._table.shared[self._slot, _NOT_LOADED_AT] = self._fleet._clock()
+        self._fleet._set_shared(self._slot, _NOT_LOADED_AT, self._fleet._clock())
 
     def close(self) -> None:
         """The attempt is over; once is enough."""
         if self._is_open:
             self._is_open = False
-            self._in_flight(-1)
+            self._fleet._count_in_flight(self._slot, -1)
             self._end_probe()
 
     def _end_probe(self) -> None:
         if self._is_probe:
             self._is_probe = False
             self._fleet._table.unlock_probe(self._slot)
-
-    def _in_flight(self, amount: int) -> None:
-        table = self._fleet._table
-        table.in_flight[table.row, self._slot] += amount

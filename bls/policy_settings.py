@@ -7,6 +7,7 @@ import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ class Settings:
     record_megabytes: int
     examples: tuple[Example, ...]
 
-    @property
+    @cached_property
     def models(self) -> tuple[str, ...]:
         return tuple(tier.model for tier in self.tiers)
 

@@ -37,11 +37,12 @@ _NAMES_AT = 64
 _SHARED_AT = _NAMES_AT + MODELS * _NAME_BYTES
 SHARED = 4  # numbers a model
 _ROWS_AT = 4096
-IN_FLIGHT = 0  # of a row's numbers for a model; then BUCKETS times START, SUCCESSES, FAILURES, FIRST_TOKEN_SECONDS
+# A row's numbers for a model: how many are in flight, then BUCKETS times these five.
+IN_FLIGHT, FIRST_BUCKET = 0, 1
 START, SUCCESSES, FAILURES, FIRST_TOKENS, FIRST_TOKEN_SECONDS = range(5)
-_BUCKET_FIELDS = 5
-_ROW_NUMBERS = 1 + BUCKETS * _BUCKET_FIELDS
-_TEXT_AT = _ROWS_AT + ROWS * MODELS * _ROW_NUMBERS * 8
+BUCKET_FIELDS = 5
+ROW_NUMBERS = FIRST_BUCKET + BUCKETS * BUCKET_FIELDS
+_TEXT_AT = _ROWS_AT + ROWS * MODELS * ROW_NUMBERS * 8
 SIZE = _TEXT_AT + _TEXT_BYTES
 
 # The bytes that are locked: one for each row, each model's probe, and these.
@@ -54,8 +55,9 @@ CHECK_LOCK = _SETUP_LOCK + 2  # held by the process that checks a policy
 class SharedTable:
     """This process's view of the file at `path`, made if it isn't there. OSError if it can't be, or all rows are taken.
 
-    `shared` is [MODELS, SHARED], `in_flight` [ROWS, MODELS], `buckets` [ROWS, MODELS, BUCKETS, 5], all float64: numbers
-    that one store writes. A process writes in the row `row` alone.
+    `in_flight` is [ROWS, MODELS], `buckets` [ROWS, MODELS, BUCKETS, 5], all float64, numbers that one store writes.
+    `own` are the numbers of this process's row, ROW_NUMBERS for each model, the only ones that it writes; `shared` are
+    SHARED numbers for each model. Those two are flat and no arrays, since single numbers are faster so.
     """
 
     def __init__(self, path: Path) -> None:
@@ -74,11 +76,13 @@ class SharedTable:
         except BaseException:
             os.close(self._file)
             raise
-        self.shared: Array = np.frombuffer(self._map, np.float64, MODELS * SHARED, _SHARED_AT).reshape(MODELS, SHARED)
-        count = ROWS * MODELS * _ROW_NUMBERS
-        numbers = np.frombuffer(self._map, np.float64, count, _ROWS_AT).reshape(ROWS, MODELS, _ROW_NUMBERS)
+        self.shared = memoryview(self._map)[_SHARED_AT : _SHARED_AT + MODELS * SHARED * 8].cast("d")
+        row_at = _ROWS_AT + self.row * MODELS * ROW_NUMBERS * 8
+        self.own = memoryview(self._map)[row_at : row_at + MODELS * ROW_NUMBERS * 8].cast("d")
+        count = ROWS * MODELS * ROW_NUMBERS
+        numbers = np.frombuffer(self._map, np.float64, count, _ROWS_AT).reshape(ROWS, MODELS, ROW_NUMBERS)
         self.in_flight: Array = numbers[:, :, IN_FLIGHT]  # [ROWS, MODELS]
-        self.buckets: Array = numbers[:, :, 1:].reshape(ROWS, MODELS, BUCKETS, _BUCKET_FIELDS)
+        self.buckets: Array = numbers[:, :, FIRST_BUCKET:].reshape(ROWS, MODELS, BUCKETS, BUCKET_FIELDS)
         numbers[self.row] = 0.0
         self.alive: Array = np.array([self.row])  # the rows of living processes, when `look` looked last
         self._slots: dict[str, int] = {}

@@ -1,7 +1,9 @@
 """Measures what this repository is for, as ratios within one run.
 
 python -m scripts.bench router      the router against the bare engine and the engine's library
+python -m scripts.bench batching    the large engine without batching, in static and dynamic batches, in flight
 python -m scripts.bench filter      the word filter against ahocorasick_rs and the loop that looks for each word
+python -m scripts.bench policy      a decision with everything on, and how soon an edited policy is in force
 python -m scripts.bench router --help
 """
 
@@ -10,7 +12,12 @@ from __future__ import annotations
 import importlib
 import sys
 
-BENCHES = {"filter": "scripts.bench_filter", "router": "scripts.bench_router"}
+BENCHES = {
+    "batching": "scripts.bench_batching",
+    "filter": "scripts.bench_filter",
+    "policy": "scripts.bench_policy",
+    "router": "scripts.bench_router",
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -254,7 +254,7 @@ def test_whatever_happens_at_most_one_probes_and_counts_return_to_nothing(tmp_pa
     for who, what in steps:
         process = processes[who]
         if what == "begin":
-            was_open = process.table.shared[process.table.slot(SMALL), 0] != 0
+            was_open = process.table.shared[process.table.slot(SMALL) * shared_table.SHARED] != 0
             others = [p for p in processes if p is not process and any(a._is_probe for a in p.attempts.values())]
             number = process.begin(SMALL)
             assert not (was_open and others and number is not None)

@@ -44,7 +44,7 @@ def _array(model: str, name: str, value: Any) -> np.ndarray[Any, Any]:
         if not all(isinstance(each, str) for each in values):
             raise RequestFailed("INVALID_ARGUMENT", f"{name} is {value!r}; it must be text or a list of texts")
         return np.array([[each.encode() for each in values]], dtype=np.object_)
-    kind = np.dtype(_NUMPY[datatype])
+    kind: np.dtype[Any] = np.dtype(_NUMPY[datatype])
     found = np.array([values])
     fits = found.dtype.kind in _TAKEN[kind.kind] and found.ndim == 2
     if fits and kind.kind in "iu" and found.size:

@@ -227,6 +227,8 @@ ROUTER_CONTRACT = Contract(
         model                        STRING [1]
         reason                       STRING [1]
         words_version                STRING [1]
+        verdict                      STRING [1]
+        verdict_reason               STRING [1]
     """),
 )
 

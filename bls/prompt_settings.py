@@ -231,7 +231,7 @@ def _placeholders(text: str) -> set[str]:
 SAFETY = Safety(
     (
         Limits(),
-        Repetition(),
+        Repetition(min_characters=20_000),  # far beyond what a person repeats to try a server out
         Words(skip_roles=TRUSTED_ROLES),
         # What the model itself said may quote an attack that it declined.
         Patterns(skip_roles=(*TRUSTED_ROLES, "assistant")),

@@ -13,6 +13,8 @@ IN_FLIGHT = "llm_router_requests_in_flight"
 FIRST_TOKEN = "llm_router_time_to_first_token_seconds"
 INPUT_TOKENS = "llm_router_input_tokens_total"
 OUTPUT_TOKENS = "llm_router_output_tokens_total"
+VERDICTS = "llm_router_prompt_verdicts_total"
+FAILED_CHECKS = "llm_router_prompt_check_failures_total"
 FILTER_HITS = "llm_router_filter_hits_total"
 TOKENS_SAVED = "llm_router_filter_tokens_saved_total"
 FIRST_TOKEN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -32,6 +34,8 @@ def declare(metrics: Metrics) -> None:
     metrics.declare(FIRST_TOKEN, "HISTOGRAM", "Seconds from dispatch to the first token", FIRST_TOKEN_BUCKETS)
     metrics.declare(INPUT_TOKENS, "COUNTER", "Prompt tokens by engine model")
     metrics.declare(OUTPUT_TOKENS, "COUNTER", "Generated tokens by engine model")
+    metrics.declare(VERDICTS, "COUNTER", "Prompts judged before any engine, by action and reason")
+    metrics.declare(FAILED_CHECKS, "COUNTER", "Checks of a prompt that could not decide, by check")
     metrics.declare(FILTER_HITS, "COUNTER", "Sensitive words and personal data in answers, by category and action")
     metrics.declare(TOKENS_SAVED, "COUNTER", "Tokens that an engine was still allowed when the word filter stopped it")
     metrics.add(IN_FLIGHT, 0)  # Shown as 0 before the first request.
@@ -48,6 +52,8 @@ class Record:
     input_tokens: int = 0
     output_tokens: int = 0
     first_token_seconds: float | None = None
+    verdict: str = "-"  # action and reason, with a colon between
+    failed_checks: Sequence[str] = ()
     words_version: str = "-"
     filter_hits: Sequence[tuple[str, str, int]] = ()  # category, action, matches
     tokens_saved: int = 0
@@ -66,10 +72,15 @@ class Record:
         logging.info(
             f"request id={self.request_id[:64]!r} model={self.model} reason={self.reason} finish={self.finish}"
             f" input_tokens={self.input_tokens} output_tokens={self.output_tokens}"
-            f" words={self.words_version} filter_hits={hits}"
+            f" verdict={self.verdict} words={self.words_version} filter_hits={hits}"
             f" first_token_ms={first} total_ms={(time.monotonic() - self.started) * 1000:.1f}"
         )
         metrics.add(REQUESTS, model=self.model, reason=self.reason, finish=self.finish)
+        if self.verdict != "-":
+            action, reason = self.verdict.split(":")
+            metrics.add(VERDICTS, action=action, reason=reason)
+        for check in self.failed_checks:
+            metrics.add(FAILED_CHECKS, check=check)
         for category, action, count in self.filter_hits:
             metrics.add(FILTER_HITS, count, category=category, action=action)
         if self.tokens_saved:

@@ -24,6 +24,7 @@ class Reply:
     decision: Decision | None = None
     input_tokens: int = 0
     words_version: str = ""
+    verdict: tuple[str, str] | None = None  # on the prompt: action and reason
 
     def tensors(self, outputs: frozenset[str]) -> dict[str, Array]:
         """The router's output tensors among `outputs`, batch dimension first: [1,1], output_log_probs [1,1,n]."""
@@ -38,6 +39,8 @@ class Reply:
                 tensors["model"], tensors["reason"] = strings(self.decision.model), strings(self.decision.reason)
             if self.words_version:
                 tensors["words_version"] = strings(self.words_version)
+            if self.verdict:
+                tensors["verdict"], tensors["verdict_reason"] = map(strings, self.verdict)
         return {name: array for name, array in tensors.items() if name in outputs}
 
 

@@ -77,7 +77,7 @@ _FLAGGED_OUTPUTS = {
     "return_num_input_tokens": ("num_input_tokens",),
     "return_num_output_tokens": ("num_output_tokens",),
     "return_log_probs": LOG_PROBS,
-    "return_route_info": ("model", "reason", "words_version"),
+    "return_route_info": ("model", "reason", "words_version", "verdict", "verdict_reason"),
 }
 
 

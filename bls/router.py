@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from dataclasses import replace
 
 from bls import contract, record
 from bls.answer_text import AnswerText
 from bls.arrays import boolean, int32, strings
-from bls.decision import Prompt
+from bls.decision import NO_MODEL, Decision, Prompt
 from bls.engine_stream import EngineStream, Models, Tensors
 from bls.engines import Engines
 from bls.errors import BadRequest, RouterError
+from bls.prompt_safety import PromptSafety, Verdict
+from bls.prompt_settings import MASK, REFUSE
 from bls.record import Metrics, Record
 from bls.reply import LOG_PROBS, Reply, accumulated, joined
 from bls.request import Request, in_our_names
@@ -29,7 +32,8 @@ _ENCODED = ("INPUT_ID", "STOP_WORDS_IDS", "OUT_END_ID", "OUT_PAD_ID")
 class Router:
     """Answers requests, one at a time. `accumulate`: each piece holds the whole text so far.
 
-    A request goes by the word lists that are the newest at its start; without `words` nothing is filtered.
+    A request goes by the word lists that are the newest at its start. Without `words` no answer is filtered, without
+    `safety` no prompt is judged.
     """
 
     def __init__(
@@ -38,12 +42,14 @@ class Router:
         engines: Engines,
         metrics: Metrics,
         words: NewestTable | None = None,
+        safety: PromptSafety | None = None,
         accumulate: bool = False,
     ) -> None:
         self._models = models
         self._engines = engines
         self._metrics = metrics
         self._words = words
+        self._safety = safety
         self._accumulate = accumulate
         record.declare(metrics)
 
@@ -75,11 +81,22 @@ class Router:
 
     def _answer(self, request: Request, watch: Watch, entry: Record) -> Generator[Reply, None, None]:
         word_filter = WordFilter(self._words.table()) if self._words else None
+        verdict = self._judge(request, entry)
+        if verdict.action == REFUSE:
+            entry.reason, entry.finish = verdict.reason, "refused"
+            decision = Decision(NO_MODEL, verdict.reason)
+            yield Reply(verdict.reply, finish_reason="refused", decision=decision, verdict=_named(verdict))
+            return
+        if verdict.action == MASK:
+            request = replace(request, text=verdict.text or "", messages=verdict.messages or "")
         encoded = self._encode_for_each(request)
         prompt = Prompt(
             tokens={model: tensors["INPUT_ID"].shape[1] for model, tensors in encoded.items()},
             contexts={model: self._engines.manifest(model).context_tokens for model in encoded},
             max_tokens=request.max_tokens,
+            verdict=verdict.action,
+            verdict_reason=verdict.reason,
+            signals=verdict.signals,
         )
         _check_fits(prompt)
         stream = EngineStream(self._models, request, watch, encoded)
@@ -93,7 +110,8 @@ class Router:
             if request.echo:
                 text.echo(encoded[decision.model]["INPUT_ID"][0].tolist())
             try:
-                yield from self._pieces(request, watch, entry, stream, text)
+                for reply in self._pieces(request, watch, entry, stream, text):
+                    yield replace(reply, verdict=_named(verdict)) if reply.finish_reason else reply
             finally:
                 if word_filter:
                     entry.words_version, entry.filter_hits = word_filter.version, word_filter.totals
@@ -115,6 +133,13 @@ class Router:
         text.finish()
         entry.finish = _finish_reason(request, watch, entry, text)
         yield text.take(entry.finish)
+
+    def _judge(self, request: Request, entry: Record) -> Verdict:
+        if self._safety is None:
+            return Verdict()
+        verdict = self._safety.judge(request.text, request.messages, request.apply_chat_template)
+        entry.verdict, entry.failed_checks = ":".join(_named(verdict)), verdict.failed
+        return verdict
 
     def _encode_for_each(self, request: Request) -> dict[str, Tensors]:
         """The prompt in each engine's tokens; one call for those that share a tokenizer."""
@@ -141,6 +166,10 @@ class Router:
         if request.pad_id is not None:
             tensors["PAD_ID"] = int32(request.pad_id)
         return self._models.call(contract.PREPROCESSING, tensors, _ENCODED)
+
+
+def _named(verdict: Verdict) -> tuple[str, str]:
+    return verdict.action, verdict.reason
 
 
 def _check_fits(prompt: Prompt) -> None:

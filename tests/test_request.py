@@ -133,6 +133,9 @@ def test_flags_and_names_bring_further_outputs():
         "finish_reason",
         "model",
         "reason",
+        "words_version",
+        "verdict",
+        "verdict_reason",
         "num_input_tokens",
     }
     assert request(requested={"text_output", "model"}).outputs == {"text_output", "model"}

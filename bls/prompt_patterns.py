@@ -25,6 +25,7 @@ MAX_PHRASE_TOKENS = 12
 HALVES = 2  # of a word, which gaps are counted in
 
 Phrase = tuple[str, ...]  # tokens: a Latin word, with a * one of its beginnings; a Chinese character; a "quoted sign"
+_OF_OTHER_LANGUAGES = re.compile(r"[?+\[\]{}^$\\]|\*(?!$)")  # a regular expression would not do what it seems to
 _PART = re.compile(r'\s*(?:\.\.(\d*)(?=\s|$)|\(([^()]*)\)|("[^"]*")|([^\s()"|!]+))')
 
 
@@ -99,8 +100,8 @@ def _parts(text: str, folded: Normaliser) -> Iterator[tuple[int, tuple[Phrase, .
         at = found.end()
         gap, group, quoted, word = found.groups()
         if gap is None:
-            options = [group] if group is None else _options(group)
-            yield 0, tuple(dict.fromkeys(_phrase(option or quoted or word, folded) for option in options))
+            options = [quoted or word] if group is None else _options(group)
+            yield 0, tuple(dict.fromkeys(_phrase(option, folded) for option in options))
         elif (words := int(gap or DEFAULT_GAP_WORDS)) > MAX_GAP_WORDS:
             raise BadPattern(f"a gap of {words} words; at most {MAX_GAP_WORDS} are taken")
         else:
@@ -117,6 +118,8 @@ def _phrase(text: str, folded: Normaliser) -> Phrase:
         if len(text) < 4:
             raise BadPattern(f"{text} is too short: at least two signs")
         return (text.lower(),)
+    if sign := _OF_OTHER_LANGUAGES.search(text):
+        raise BadPattern(f"{sign[0]!r} in {text!r} has no meaning here; in quotes it is itself")
     tokens = tokens_of(text, folded)
     if not tokens:
         raise BadPattern(f"nothing is left of {text!r}: only separators and invisible characters")

@@ -25,7 +25,6 @@ from bls.word_table import BadTable, NewestTable
 
 log = logging.getLogger(__name__)
 
-_MASK = "*"  # where there are no lists that name one
 _NEED_LISTS = ("words", "patterns", "hidden")
 # Two letters of a word, with another word between them, are that word when the other is masked. Once more than that is
 # on purpose.
@@ -60,7 +59,7 @@ class Verdict:
     @property
     def failed(self) -> tuple[str, ...]:
         """The checks that could not decide."""
-        return tuple(run.name for run in self.checks if run.outcome in ("failed", "late"))
+        return tuple(dict.fromkeys(run.name for run in self.checks if run.outcome in ("failed", "late")))
 
 
 class PromptSafety:
@@ -156,7 +155,7 @@ class _Judging:
     def _masked(self, masks: Sequence[Finding], is_chat: bool) -> Verdict:
         """Masks, and looks again: of two letters with a masked word between them a new word may have become."""
         reason = masks[0].reason
-        mask = self._sources.table().mask if self._sources.has_lists else _MASK
+        mask = self._sources.mask
         again = [check for check in self._settings.checks if isinstance(check, Words | PersonalData)]
         for _ in range(_MAX_ROUNDS):
             spans: dict[int, list[Span]] = {}

@@ -20,7 +20,7 @@ from bls.prompt_tokens import SENTENCE_END, SEVERAL_WORDS, SIGN, SINGLE, Atoms, 
 
 _SENTENCE_ENDS = re.compile(r"[.!?;。！？；…\n]")
 _FULL_WIDTH_SIGN = re.compile("[＜［＃]")
-_SIGNS_AS_LETTERS = re.compile(r"[@$€!+](?<=[A-Za-z0-9].)(?=[A-Za-z0-9])")  # the rare sign first
+_SIGNS_AS_LETTERS = re.compile(r"[@$€!+](?<=[A-Za-z0-9@$€!+].)(?=[A-Za-z0-9@$€!+])")  # the rare sign first
 _LETTER_OF_SIGN = dict(zip("@$€!+", "aseit", strict=True))
 _SPACED_OUT = 5  # so many single letters in a row are a word in disguise
 

@@ -1,0 +1,83 @@
+"""Shows what the prompt's checks say of a text, by the word lists and patterns of words/ as they stand.
+
+scripts/safety "some text"                     verdict, reason, and how long each check took
+scripts/safety --chat '[{"role": ...}]'        chat messages instead
+scripts/safety --plain "some text"             a prompt without a chat template
+scripts/safety --json "some text"              the same for programs
+scripts/safety < prompts.txt                   standard input, as one text
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from bls import word_list
+from bls.errors import BadRequest
+from bls.prompt_safety import PromptSafety, Verdict
+from bls.prompt_settings import SAFETY, Safety
+from bls.word_compiler import compile_lists
+from bls.word_list import ListError
+from bls.word_table import NewestTable
+
+WORDS = Path(__file__).resolve().parent.parent / "words"
+
+
+def main(arguments: list[str]) -> int:
+    options = parsed(arguments)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            target = Path(folder) / "compiled.bin"
+            compile_lists(word_list.read(options.folder), target)
+            safety = PromptSafety(without_classifier(SAFETY), NewestTable(target))
+            given = ("", options.text) if options.chat else (options.text, "")
+            safety.judge(*given, not options.plain)  # A process's first prompt takes longer than all others.
+            verdict = safety.judge(*given, not options.plain)
+    except (ListError, BadRequest) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps(as_dict(verdict), ensure_ascii=False) if options.json else for_people(verdict))
+    return 0
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="scripts/safety", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("text", nargs="?", help="standard input without it")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--chat", action="store_true", help="the text is a JSON list of messages")
+    kind.add_argument("--plain", action="store_true", help="no chat template is put around the text")
+    parser.add_argument("--folder", type=Path, default=WORDS, help="the lists (default: words/)")
+    parser.add_argument("--json", action="store_true", help="one line of JSON")
+    options = parser.parse_args(arguments)
+    if options.text is None:
+        options.text = sys.stdin.read()
+    return options
+
+
+def without_classifier(safety: Safety) -> Safety:
+    """It is a model of the server, which this command does without."""
+    return Safety(tuple(check for check in safety.checks if check.name != "classifier"), safety.replies)
+
+
+def as_dict(verdict: Verdict) -> dict[str, object]:
+    """All of a verdict, the checks by name."""
+    checks = [run._asdict() for run in verdict.checks]
+    return {**vars(verdict), "signals": dict(verdict.signals), "checks": checks}
+
+
+def for_people(verdict: Verdict) -> str:
+    lines = [f"{verdict.action}: {verdict.reason}"]
+    lines += [f"  {text}" for text in (verdict.text, verdict.messages, verdict.reply) if text]
+    lines.append("")
+    lines += [f"  {run.name:<15} {run.outcome:<8} {run.microseconds:7.0f} us  {run.detail}" for run in verdict.checks]
+    lines += [f"  {name:<15} {score:g}" for name, score in verdict.signals.items()]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

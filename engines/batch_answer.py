@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from bls.errors import RouterError
+from bls.errors import BadRequest, RouterError
 from engines.engine import Submission
 from engines.stream import Sender
 from engines.tensors import Arrays, EngineRequest
+
+# An ensemble's client knows the inputs by other names, and no code stands between to translate: a refusal has both.
+_NAMES_OF_THE_ENSEMBLE = {
+    "input_ids": "input_text",
+    "request_output_len": "max_tokens",
+    "runtime_top_k": "top_k",
+    "runtime_top_p": "top_p",
+    "stop_words_list": "stop_words",
+}
+_KNOWN_NAME = re.compile(rf"\b({'|'.join(_NAMES_OF_THE_ENSEMBLE)})\b")
 
 
 class BatchAnswer:
@@ -106,6 +117,11 @@ class Held:
 def error_of_row(error: RouterError, number: int, rows: int) -> RouterError:
     """The same error, saying which row it is about if there are several."""
     return type(error)(f"row {number}: {error.reason}") if rows > 1 else error
+
+
+def in_both_names(error: BadRequest) -> BadRequest:
+    """The same refusal, with the ensemble's name of an input behind the engine's."""
+    return BadRequest(_KNOWN_NAME.sub(lambda found: f"{found[0]} ({_NAMES_OF_THE_ENSEMBLE[found[0]]})", error.reason))
 
 
 def stacked(arrays: Sequence[np.ndarray[Any, Any]], padding: Sequence[float]) -> np.ndarray[Any, Any]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bls import contract, errors, manifest, triton_io
 from bls.errors import BadRequest
 from engines import parameters, tensors
-from engines.batch_answer import BatchAnswer, Held, error_of_row
+from engines.batch_answer import BatchAnswer, Held, error_of_row, in_both_names
 from engines.coalescer import Pace
 from engines.engine import Engine, Periods, Submission
 from engines.shared_process import SharedWorker
@@ -26,16 +25,6 @@ from engines.triton_model import EngineMetrics, limits_of
 from engines.worker import Start
 
 log = logging.getLogger(__name__)
-
-# An ensemble's client knows the inputs by other names, and no code stands between to translate: a refusal has both.
-_NAMES_OF_THE_ENSEMBLE = {
-    "input_ids": "input_text",
-    "request_output_len": "max_tokens",
-    "runtime_top_k": "top_k",
-    "runtime_top_p": "top_p",
-    "stop_words_list": "stop_words",
-}
-_KNOWN_NAME = re.compile(rf"\b({'|'.join(_NAMES_OF_THE_ENSEMBLE)})\b")
 
 
 class BatchModel:
@@ -109,11 +98,6 @@ class BatchModel:
         except BadRequest as error:
             raise error_of_row(in_both_names(error), number, rows) from None
         return read
-
-
-def in_both_names(error: BadRequest) -> BadRequest:
-    """The same refusal, with the ensemble's name of an input behind the engine's."""
-    return BadRequest(_KNOWN_NAME.sub(lambda found: f"{found[0]} ({_NAMES_OF_THE_ENSEMBLE[found[0]]})", error.reason))
 
 
 def _fail(request: Any, sender: Sender, error: Exception) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bls.errors import BadRequest, EngineFailed
-from engines.batch_answer import BatchAnswer, Held, stacked
+from engines.batch_answer import BatchAnswer, Held, in_both_names, stacked
 from engines.generation import Generation
 from engines.tensors import EngineRequest
 from tests.fake_pipeline import RememberingSender
@@ -90,3 +90,10 @@ def test_stacked_rows_keep_their_type(dtype):
     result = stacked(rows, [0, 0])
     assert result.dtype == dtype
     assert result.tolist() == [[[1, 1, 0]], [[1, 1, 1]]]
+
+
+def test_a_refusal_has_the_ensembles_name_behind_the_engines():
+    error = in_both_names(BadRequest("9 prompt tokens + request_output_len 30 = 39; runtime_top_k is -1; seed is 5"))
+    assert error.reason == (
+        "9 prompt tokens + request_output_len (max_tokens) 30 = 39; runtime_top_k (top_k) is -1; seed is 5"
+    )

@@ -69,6 +69,11 @@ class PiiMatcher:
         """The matches that are decided by the end of the text."""
         return self._decide(at_end=True)
 
+    def whole(self, text: str) -> list[Match]:
+        """All matches of a text that nothing follows: what `feed` and `finish` give, in a fraction of their time."""
+        self._take(text)
+        return self._decide(at_end=True)
+
     def undecided(self, out: int) -> tuple[int, int]:
         """As WordMatcher.undecided; a match counts as soon as it is known, so `out` makes no difference."""
         return self._hide, self._span

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 MAX_RUNS = 32  # of one kind in one text that are decoded
 MAX_RUN_CHARACTERS = 20_000
 
+_SHORTEST_RUN = 20
 # Each starts where no such character stands before it, and repeats one class: nothing is tried twice.
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{20,}")
 _HEX = re.compile(r"(?:0x)?((?:[0-9A-Fa-f]{2})+)\Z")
@@ -27,7 +28,9 @@ _URL_SAFE = str.maketrans("-_", "+/")
 
 def hidden_texts(text: str) -> Iterator[tuple[str, str]]:
     """("base64", "hex", "percent" or "invisible", what it says), of at most MAX_RUNS runs of each."""
-    for number, run in enumerate(_BASE64.finditer(_unwrapped(text))):
+    # Of words so short none is a run, which is soon seen.
+    looks_long = not text.isascii() or max(map(len, text.split()), default=0) >= _SHORTEST_RUN
+    for number, run in enumerate(_BASE64.finditer(_unwrapped(text)) if looks_long else ()):
         if number == MAX_RUNS:
             break
         for kind, decode in (("hex", _of_hex), ("base64", _of_base64)):

@@ -56,7 +56,7 @@ class WordFinder:
     def _looks_suspicious(self, text: str) -> bool:
         if self._scanner is None:
             self._scanner = TextScanner(self.table)
-        return self._scanner.looks_suspicious(text)
+        return self._scanner.may_hold_words(text)
 
 
 def personal_spans(text: str, kinds: Iterable[str], masks: Mapping[str, str]) -> list[Span]:
@@ -67,7 +67,7 @@ def personal_spans(text: str, kinds: Iterable[str], masks: Mapping[str, str]) ->
     matcher = PiiMatcher(
         {kind: number for number, kind in enumerate(names)}, [Treatment(kind, "mask", "") for kind in names]
     )
-    found = sorted([*matcher.feed(text), *matcher.finish()])
+    found = sorted(matcher.whole(text))
     return [Span(start, end, names[kind], masks.get(names[kind], f"[{names[kind]}]")) for start, end, kind in found]
 
 

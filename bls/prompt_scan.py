@@ -11,12 +11,12 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, chain, groupby
 from typing import Any, NamedTuple
 
-from bls.prompt_tokens import SENTENCE_END, SEVERAL_WORDS, SIGN, SINGLE, Atoms, Fold
+from bls.prompt_tokens import SENTENCE_END, SEVERAL_WORDS, SIGN, Atoms, Fold
 
 _SENTENCE_ENDS = re.compile(r"[.!?;。！？；…\n]")
 _FULL_WIDTH_SIGN = re.compile("[＜［＃]")
@@ -133,17 +133,29 @@ class PatternScanner:
         return self._sign.sub(lambda found: self._signs[found[0].lower()], text)
 
     def _atoms_of(self, tokens: list[str]) -> list[tuple[int, ...]]:
-        """What each token may be. Tokens that turn out to be several words are replaced by those."""
+        """What each token may be. Tokens that turn out to be other words are replaced by those."""
         look_up = self._atoms.__getitem__
         atoms = list(map(look_up, tokens))
         special = [place for place, found in enumerate(atoms) if found and found[0] < 0]
-        in_a_row = any(
-            last - first < _SPACED_OUT for first, last in zip(special, special[_SPACED_OUT - 1 :], strict=False)
-        )
-        if in_a_row or any(atoms[place][0] == SEVERAL_WORDS for place in special):
-            tokens[:] = self._respelt(tokens, atoms)
+        if special and (spelt := list(self._spelt(tokens, atoms, special))):
+            for first, behind, words in reversed(spelt):
+                tokens[first:behind] = words
             atoms = list(map(look_up, tokens))
         return atoms
+
+    def _spelt(
+        self, tokens: list[str], atoms: list[tuple[int, ...]], special: list[int]
+    ) -> Iterator[tuple[int, int, list[str]]]:
+        """Tokens from the first to the last (exclusive) that are these words: i g n o r e, and ignorethis."""
+        for _, run in groupby(enumerate(special), key=lambda each: (each[1] - each[0], atoms[each[1]][0])):
+            places = [place for _, place in run]
+            if atoms[places[0]][0] == SEVERAL_WORDS:
+                for place in places:
+                    yield place, place + 1, self._atoms.words_in(tokens[place])
+            elif len(places) >= _SPACED_OUT:
+                letters = "".join(tokens[place] for place in places)
+                if words := self._atoms.words_in(letters):
+                    yield places[0], places[-1] + 1, words
 
     def _places(self, atoms: list[tuple[int, ...]], wanted: set[int]) -> dict[int, list[Place]]:
         """Where the phrases of each wanted group stand."""
@@ -169,19 +181,6 @@ class PatternScanner:
         if place + len(rest) > len(atoms):
             return False
         return all(atom in there for atom, there in zip(rest, atoms[place : place + len(rest)], strict=True))
-
-    def _respelt(self, tokens: list[str], atoms: list[tuple[int, ...]]) -> list[str]:
-        """i g n o r e, and ignorethis: as the words that they are."""
-        spelt: list[str] = []
-        for first, run in groupby(zip(tokens, atoms, strict=True), key=lambda each: each[1][:1]):
-            letters = [token for token, _ in run]
-            if first == (SINGLE,) and len(letters) >= _SPACED_OUT:
-                spelt += self._atoms.words_in("".join(letters)) or letters
-            elif first == (SEVERAL_WORDS,):
-                spelt += [word for token in letters for word in self._atoms.words_in(token)]
-            else:
-                spelt += letters
-        return spelt
 
     @staticmethod
     def _stands(

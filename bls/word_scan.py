@@ -28,6 +28,14 @@ _AT_ONCE = 1 << 15  # characters; the arrays of one look then stay in the proces
 _PERSONAL = re.compile(
     r"@|(?:[0-9][^0-9A-Za-z]{0,3}){7}|sk[-_]|gh[pousr]_|github_pat|AKIA|ASIA|AIza|xox|hf_|glpat|nvapi|npm_|eyJ"
 )
+# Full-width and other forms of ASCII letters, digits and signs; and what is nothing, such as a zero-width space, beside
+# an ASCII character. These would have to be folded before the first look could see anything.
+_DISGUISED = re.compile(
+    "[ªº²³¹ĳĲŀĿſǄ-ǌǱ-ǳʰ-˿ᴬ-ᵿᶛ-ᶿ\u2024\u2044\u2070-\u209c\u2100-\u218b\u2212\u2460-\u24ff\u2c7c\u2c7d\ua69c-\ua69d"
+    "\ua770\ua7f2-\ua7f9\uab5c-\uab69\ufb00-\ufb06\ufb29\ufe30-\ufe6b－０-９＠Ａ-Ｚ＿ａ-ｚ"
+    "\U00010780-\U000107ba\U0001d400-\U0001d7ff\U0001f100-\U0001f1ff\U0001fbf0-\U0001fbf9]"
+    r"|[!-~][^\w\x00-\x7f\u2010-\u2029\u202f-\u205e\u3000-\u3029\u3030-\u303f\uff01-\uff65]"
+)
 
 
 class TextScanner:
@@ -59,9 +67,14 @@ class TextScanner:
         """Whether a quick look alone can't clear this text."""
         return bool(self._suspects((text,)))
 
+    def may_hold_words(self, text: str) -> bool:
+        """The same, for listed words alone."""
+        points = _points(text)
+        return any(len(look.places(points)) for look in self._looks)
+
     def _suspects(self, texts: Sequence[str]) -> list[int]:
         joined = _BETWEEN.join(texts) if len(texts) > 1 else texts[0]
-        points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+        points = _points(joined)
         places = [look.places(points) for look in self._looks]
         suspects: set[int] = set()
         if self._table.pii:
@@ -74,10 +87,12 @@ class TextScanner:
 
 
 def may_be_personal(text: str) -> bool:
-    """Full-width and invisible characters would have to be folded first, so any of them is reason enough."""
-    if _PERSONAL.search(text):
-        return True
-    return not text.isascii() and any("\u2000" <= character < "\u2e80" or character > "\uf8ff" for character in text)
+    """Whether a text is worth the exact look for personal data. Never wrong when it says no."""
+    return bool(_PERSONAL.search(text)) or (not text.isascii() and bool(_DISGUISED.search(text)))
+
+
+def _points(text: str) -> npt.NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
 class _QuickLook:

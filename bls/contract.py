@@ -229,6 +229,7 @@ ROUTER_CONTRACT = Contract(
         words_version                STRING [1]
         verdict                      STRING [1]
         verdict_reason               STRING [1]
+        route_info                   STRING [1]
     """),
 )
 

@@ -124,14 +124,14 @@ class Decision:
 
     model: str
     reason: str
-    line: int = field(default=0, compare=False)
+    line: int = field(default=-1, compare=False)
     policy: str = field(default="", compare=False)
     rejected: Mapping[str, str] = field(default_factory=_nothing, compare=False)
     tokens: Mapping[str, int] = field(default_factory=_nothing, compare=False)
     counted: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        if not self.line:  # Whoever wrote `Decision(...)`: frame 1 is the dataclass's __init__.
+        if self.line < 0:  # Whoever wrote `Decision(...)`: frame 1 is the dataclass's __init__.
             object.__setattr__(self, "line", sys._getframe(2).f_lineno)
 
     @classmethod

@@ -1,26 +1,32 @@
-"""One engine request of a router: its tensors, the fallback before its first token, its stop and its end."""
+"""One engine request of a router: its tensors, the fallbacks before its first token, its stop and its end."""
 
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from bls import policy
 from bls.arrays import boolean, int32
-from bls.decision import Decision, Prompt
-from bls.errors import Busy, EngineFailed, EngineUnavailable, RouterError
+from bls.errors import Busy, EngineFailed, EngineUnavailable, NotLoaded, RouterError, TimedOut
+from bls.fleet import Attempt
 from bls.reply import LOG_PROBS
 from bls.request import Request
-from bls.watcher import Watch
+from bls.routing import Route
+from bls.watcher import POLL_SECONDS, Watch
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 
-# Before the first token these let another engine try; what the caller did wrong stays wrong there.
-_FALL_BACK_ON = (EngineUnavailable, Busy, EngineFailed)
+
+class _NotThis(Exception):
+    """An engine did not take the request, so that another may; `why` is a word, `error` the client's if none does."""
+
+    def __init__(self, why: str, error: RouterError) -> None:
+        self.why = why
+        self.error = error
 
 
 class Models(Protocol):
@@ -47,33 +53,70 @@ class EngineStream(Iterator[Tensors]):
         self._watch = watch
         self._encoded = encoded
         self._outputs = ["output_ids", "sequence_length", *sorted(request.outputs.intersection(LOG_PROBS))]
+        # Words are looked for while the text comes, so that the engine can be stopped; else one response is cheaper.
+        self._is_streaming = request.stream or bool(request.stop_words or request.bad_words)
+        self._attempt: Attempt | None = None
         self._first: Tensors | None = None
         self._rest: Generator[Tensors, None, None] | None = None  # None: not begun, or ended.
 
-    def start(self, prompt: Prompt) -> Decision:
-        """Waits for the first response. Raises the engine's error if no fallback is left."""
-        decision = policy.choose(prompt)
-        tried = set()
-        while True:
-            tried.add(decision.model)
-            try:
-                self._first = self._first_response(decision.model)
-                return decision
-            except _FALL_BACK_ON as error:
-                instead = policy.fall_back(decision, prompt)
-                if instead is None or instead.model in tried:
-                    raise
-                logging.warning(f"request id={self._request.id[:64]!r}: {error}; {instead.model} answers")
-                decision = instead
+    def start(self, route: Route) -> None:
+        """Waits for the first response; route.decision says whose. Raises the last engine's error if none is left.
 
-    def _first_response(self, model: str) -> Tensors | None:
+        Where queues were full, all are tried again after a pause. An engine that took the request and failed is not
+        asked twice: the request itself may be what breaks it.
+        """
+        for retries_left in reversed(range(route.policy.settings.retries + 1)):
+            was_busy = False
+            while True:
+                try:
+                    self._first = self._first_response(route)
+                    return
+                except _NotThis as refused:
+                    was_busy |= isinstance(refused.error, Busy)
+                    failed = route.decision.model
+                    if route.fall_back(refused.why):
+                        told = f"{refused.error}; {failed} is {refused.why}, {route.decision.model} is tried"
+                        logging.warning(f"request id={self._request.id[:64]!r}: {told}")
+                    elif was_busy and retries_left and self._has_paused(route.pause_seconds()):
+                        route.start_over()
+                        break
+                    else:
+                        raise refused.error from None
+
+    def _has_paused(self, seconds: float) -> bool:
+        """Waits; False if the client left or its time ran out."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if self._watch.look() is not None:
+                return False
+            time.sleep(min(left, POLL_SECONDS))
+        return True
+
+    def _first_response(self, route: Route) -> Tensors | None:
+        model, seconds = route.decision.model, route.first_token_seconds if self._is_streaming else None
         child_id = uuid.uuid4().hex  # Two live requests of one id would stop each other.
-        self._watch.stop_engine = lambda: self._models.stop(model, child_id)
+        self._watch.attempt(lambda: self._models.stop(model, child_id), seconds)
         if self._watch.look() is not None:
             return None
-        tensors = _engine_tensors(self._request, self._encoded[model])
-        self._rest = self._models.stream(model, tensors, self._outputs, child_id)
-        return self._guarded_next()
+        attempt = route.begin()
+        if attempt is None:
+            raise _NotThis("cooling_down", EngineUnavailable(f"{model} failed too often and is left alone for a while"))
+        self._attempt = attempt
+        tensors = self._engine_tensors(self._encoded[model])
+        try:
+            self._rest = self._models.stream(model, tensors, self._outputs, child_id)
+            response = self._guarded_next()
+        except (EngineUnavailable, Busy, EngineFailed) as error:
+            if isinstance(error, NotLoaded):
+                attempt.not_loaded()
+            self._end_attempt()
+            raise _NotThis("unavailable", error) from None
+        if not self._watch.first_token_came() and self._watch.outcome is None:
+            attempt.failed()
+            self._end_attempt()
+            raise _NotThis("slow", TimedOut(f"{model} gave no token in {seconds:g} seconds"))
+        attempt.worked(has_token=self._is_streaming and response is not None)
+        return response
 
     def __next__(self) -> Tensors:
         if self._first is not None:
@@ -90,41 +133,56 @@ class EngineStream(Iterator[Tensors]):
         try:
             if self._rest is not None:
                 response = next(self._rest, None)
-        except RouterError:
-            if self._watch.outcome is None:
+        except RouterError as error:
+            if self._watch.outcome is None and not self._watch.is_late:
+                self._note(error)
                 raise
         finally:
             if response is None:
                 self._rest = None
         if response is not None and response["sequence_length"].flat[0] < 0:
-            raise EngineFailed("the engine failed in mid-stream; the server's log says why")
+            failure = EngineFailed("the engine failed in mid-stream; the server's log says why")
+            self._note(failure)
+            raise failure
         return response
+
+    def _note(self, error: RouterError) -> None:
+        """What the engine's breaker counts: not what the request is to blame for, nor a full queue."""
+        if self._attempt and isinstance(error, EngineUnavailable | EngineFailed) and not isinstance(error, NotLoaded):
+            self._attempt.failed()
 
     def close(self) -> None:
         """Stops an engine that still runs and waits for its end. The answer is complete: a failure is only logged."""
-        if self._rest is None:
-            return
         try:
-            if self._watch.stop_engine is not None:
+            if self._rest is not None and self._watch.stop_engine is not None:
                 self._watch.stop_engine()
         except RouterError as error:
             logging.warning(f"request id={self._request.id[:64]!r}: the engine could not be stopped: {error}")
-        self._rest.close()
+        self._end_attempt()
 
+    def _end_attempt(self) -> None:
+        """Reads the engine's stream to its end, which must come before any other stream of this process begins."""
+        try:
+            if self._rest is not None:
+                self._rest.close()
+        finally:
+            self._rest = None
+            if self._attempt is not None:
+                self._attempt.close()
+                self._attempt = None
 
-def _engine_tensors(request: Request, encoded: Tensors) -> Tensors:
-    ids = encoded["INPUT_ID"]
-    tensors = {
-        "input_ids": ids,
-        "input_lengths": int32(ids.shape[1]),
-        "request_output_len": int32(request.max_tokens),
-        "end_id": encoded["OUT_END_ID"],
-        "pad_id": encoded["OUT_PAD_ID"],
-        # Words are looked for while the text comes, so that the engine can be stopped; else one response is cheaper.
-        "streaming": boolean(request.stream or bool(request.stop_words or request.bad_words)),
-        "exclude_input_in_output": boolean(True),
-        **request.sampling,
-    }
-    if encoded["STOP_WORDS_IDS"].shape[-1]:
-        tensors["stop_words_list"] = encoded["STOP_WORDS_IDS"]
-    return tensors
+    def _engine_tensors(self, encoded: Tensors) -> Tensors:
+        ids = encoded["INPUT_ID"]
+        tensors = {
+            "input_ids": ids,
+            "input_lengths": int32(ids.shape[1]),
+            "request_output_len": int32(self._request.max_tokens),
+            "end_id": encoded["OUT_END_ID"],
+            "pad_id": encoded["OUT_PAD_ID"],
+            "streaming": boolean(self._is_streaming),
+            "exclude_input_in_output": boolean(True),
+            **self._request.sampling,
+        }
+        if encoded["STOP_WORDS_IDS"].shape[-1]:
+            tensors["stop_words_list"] = encoded["STOP_WORDS_IDS"]
+        return tensors

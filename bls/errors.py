@@ -3,7 +3,8 @@
 RouterError
 ├── BadRequest          the caller's fault: fix the request            [BAD_REQUEST]  INVALID_ARG
 ├── Busy                a queue is full: try again a little later      [BUSY]         UNAVAILABLE
-├── EngineUnavailable   not loaded or not answering: try another       [UNAVAILABLE]  UNAVAILABLE
+├── EngineUnavailable   not answering: try another                     [UNAVAILABLE]  UNAVAILABLE
+│   └── NotLoaded       and known at once                              [UNAVAILABLE]  UNAVAILABLE
 ├── TimedOut            its time ran out before anything was produced  [TIMEOUT]      UNAVAILABLE
 ├── Cancelled           the caller left                                [CANCELLED]    CANCELLED
 └── EngineFailed        the engine took the request and broke          [INTERNAL]     INTERNAL
@@ -46,6 +47,10 @@ class EngineUnavailable(RouterError):
     code = "UNAVAILABLE"
 
 
+class NotLoaded(EngineUnavailable):
+    pass
+
+
 class TimedOut(RouterError):
     prefix = "TIMEOUT"
     code = "UNAVAILABLE"
@@ -64,9 +69,9 @@ _BY_PREFIX = {kind.prefix: kind for kind in (BadRequest, Busy, EngineUnavailable
 
 # What Triton's core says of a model, in its own words (Triton 2.51).
 _BY_CORE_TEXT = (
-    ("is not ready", EngineUnavailable),
-    ("is not found", EngineUnavailable),
-    ("has no available versions", EngineUnavailable),
+    ("is not ready", NotLoaded),
+    ("is not found", NotLoaded),
+    ("has no available versions", NotLoaded),
     ("is not healthy", EngineUnavailable),
     ("Exceeds maximum queue size", Busy),
     ("Request timeout expired", TimedOut),

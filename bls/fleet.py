@@ -1,7 +1,7 @@
 """How the engines are doing, as all router processes see them together, and the circuit breaker of each.
 
-An engine that failed BREAKER_FAILURES times within the window is left alone for the cool-down; then one request, over
-all processes, tries it. Success closes the breaker, failure opens it anew.
+An engine that failed BREAKER_FAILURES times within the window, and in BREAKER_ERROR_RATE of its attempts, is left alone
+for the cool-down; then one request, over all processes, tries it. Success closes the breaker, failure opens it anew.
 """
 
 from __future__ import annotations
@@ -33,9 +33,16 @@ _OPEN_UNTIL, _COUNTED_FROM, _NOT_LOADED_AT = range(3)  # A model's shared number
 
 
 class Fleet:
-    """Asked for the state before each decision, told of each attempt at an engine."""
+    """Asked for the state before each decision, told of each attempt at an engine. `opened` hears of a breaker that
+    this process opened, by model."""
 
-    def __init__(self, table: SharedTable, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        table: SharedTable,
+        clock: Callable[[], float] = time.monotonic,
+        opened: Callable[[str], None] = lambda model: None,
+    ) -> None:
+        self._opened = opened
         self._table = table
         self._clock = clock
         self._refreshed = -2 * STALE_SECONDS
@@ -67,12 +74,14 @@ class Fleet:
             recent[model] = first, counts[FAILURES] / attempts if attempts else 0.0
         self._recent, self._refreshed = recent, now
 
-    def begin(self, model: str, settings: Settings) -> Attempt | None:
-        """The attempt that may be made now, or None while the engine's breaker is open."""
+    def begin(self, model: str, settings: Settings, in_any_case: bool = False) -> Attempt | None:
+        """The attempt that may be made now, or None while the engine's breaker is open, unless `in_any_case`."""
         table, slot = self._table, self._table.slot(model)
         is_probe = False
         while (until := self._shared(slot, _OPEN_UNTIL)) != 0.0:
             if self._clock() < until or not table.try_lock_probe(slot):
+                if in_any_case:
+                    break
                 return None
             if self._shared(slot, _OPEN_UNTIL) == until:
                 is_probe = True
@@ -125,15 +134,18 @@ class Fleet:
         now = self._clock()
         if is_probe:
             self._set_shared(slot, _OPEN_UNTIL, now + settings.cool_down_seconds)
+            self._opened(model)
             logging.warning(f"{model} failed again: it is left alone for {settings.cool_down_seconds:g} seconds more")
         elif self._shared(slot, _OPEN_UNTIL) == 0:
             self._table.look()
             since = max(now - settings.breaker_window_seconds, self._shared(slot, _COUNTED_FROM))
-            failures = int(self._counts(slot, since)[FAILURES])
-            if failures >= settings.breaker_failures:
+            counts = self._counts(slot, since)
+            failures, attempts = int(counts[FAILURES]), int(counts[FAILURES] + counts[SUCCESSES])
+            if failures >= settings.breaker_failures and failures >= settings.breaker_error_rate * attempts:
                 self._set_shared(slot, _OPEN_UNTIL, now + settings.cool_down_seconds)
+                self._opened(model)
                 logging.warning(
-                    f"{model} failed {failures} times in {settings.breaker_window_seconds:g} seconds: "
+                    f"{model} failed {failures} of {attempts} times in {settings.breaker_window_seconds:g} seconds: "
                     f"it is left alone for {settings.cool_down_seconds:g} seconds"
                 )
 

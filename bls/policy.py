@@ -29,6 +29,8 @@ CANARY_SHARE = 0.0  # 0.05: of the requests that no earlier rule took, 5 % go to
 CANARY = LARGE
 LARGE_MAX_IN_FLIGHT = 24  # Requests at the large model, over all router processes, from which on it is saturated:
 SHED_MAX_PROMPT_TOKENS = 2048  # then prompts up to this length go to the small one, whatever they ask for.
+PARAMETERS: tuple[str, ...] = ()  # ("x-plan",): further parameters and forwarded headers, for prompt.parameters.
+REFUSAL = "I can't help with that."  # What a client reads where `choose` refuses.
 
 
 def choose(prompt: Prompt, state: State = ALL_WELL) -> Decision:
@@ -56,23 +58,16 @@ def choose(prompt: Prompt, state: State = ALL_WELL) -> Decision:
     return Decision(SMALL, "default")
 
 
-def fall_back(failed: Decision, prompt: Prompt) -> Decision | None:
-    """The engine to try instead, or None where there is none."""
-    for model in FALLBACK.get(failed.model, ()):
-        if prompt.fits(model):
-            return Decision(model, "small_unavailable" if failed.model == SMALL else "large_unavailable")
-    return None
-
-
 # When an engine doesn't answer.
 FALLBACK = {SMALL: (LARGE,), LARGE: (SMALL,)}  # Tried in order: not loaded, full, failed or too late for a first token.
-FIRST_TOKEN_SECONDS = {SMALL: 30.0, LARGE: 60.0}  # After which the fallback is tried; nothing was sent by then.
+FIRST_TOKEN_SECONDS = {SMALL: 30.0, LARGE: 60.0}  # After which a stream's fallback is tried; nothing was sent by then.
 TIMEOUT_SECONDS = 300.0  # For a request that brings no `timeout`: over all attempts, no answer may run for ever.
-RETRIES = 1  # Further rounds over all engines when each was full or failed before its first token,
+RETRIES = 1  # Further rounds over all engines where a queue was full,
 RETRY_SECONDS = 0.2  # after a pause of half to one and a half times this, so that not all come back at once.
-BREAKER_FAILURES = 5  # So many failures of an engine in
-BREAKER_WINDOW_SECONDS = 30.0  # so short a time, over all router processes, and it is left alone for
-COOL_DOWN_SECONDS = 10.0  # so long; then one request tries it.
+BREAKER_FAILURES = 5  # So many failures of an engine, if they are
+BREAKER_ERROR_RATE = 0.5  # so large a share of the attempts in
+BREAKER_WINDOW_SECONDS = 30.0  # so long a time, over all router processes, and it is left alone for
+COOL_DOWN_SECONDS = 10.0  # so long; then one request tries it. Who has no other engine left is not turned away.
 DEFAULT = SMALL  # Answers, as `policy_error`, when `choose` raises or takes longer than a quarter of a second.
 
 # What is counted beside the answers.

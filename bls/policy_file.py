@@ -65,7 +65,8 @@ def line_in(path: Path, error: BaseException) -> int:
     return (lines[-1] or 0) if lines else 0
 
 
-def _unguarded(choose: Choose, prompt: Prompt, state: State) -> Decision:
+def unguarded(choose: Choose, prompt: Prompt, state: State) -> Decision:
+    """No time limit."""
     return choose(prompt, state)
 
 
@@ -79,7 +80,7 @@ class Policy:
     settings: Settings
     choose: Choose
 
-    def decide(self, prompt: Prompt, state: State, guard: Guard = _unguarded) -> Decision:
+    def decide(self, prompt: Prompt, state: State, guard: Guard = unguarded) -> Decision:
         """What the policy says, completed; a policy that raises, stalls or names no model is a `policy_error`."""
         try:
             decision = guard(self.choose, prompt, state)

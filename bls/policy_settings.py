@@ -35,6 +35,7 @@ class Settings:
     retries: int
     retry_seconds: float
     breaker_failures: int
+    breaker_error_rate: float
     breaker_window_seconds: float
     cool_down_seconds: float
     default: str
@@ -42,6 +43,8 @@ class Settings:
     shadow: str
     baseline: str
     record_megabytes: int
+    refusal: str
+    parameters: tuple[str, ...]
     examples: tuple[Example, ...]
 
     @cached_property
@@ -54,6 +57,7 @@ _NUMBERS: Mapping[str, tuple[type, float, float]] = {
     "RETRIES": (int, 0, 10),
     "RETRY_SECONDS": (float, 0, 60),
     "BREAKER_FAILURES": (int, 1, 10_000),
+    "BREAKER_ERROR_RATE": (float, 0, 1),
     "BREAKER_WINDOW_SECONDS": (float, 1, 3600),
     "COOL_DOWN_SECONDS": (float, 0.1, 3600),
     "SHADOW_SHARE": (float, 0, 1),
@@ -83,6 +87,11 @@ class _Reader:
         examples = self._value("EXAMPLES")
         if not isinstance(examples, tuple) or not examples or not all(isinstance(e, Example) for e in examples):
             self._refuse("EXAMPLES", "it must be a tuple of one or more example(...)")
+        refusal, parameters = self._value("REFUSAL"), self._value("PARAMETERS")
+        if not isinstance(refusal, str) or not refusal:
+            self._refuse("REFUSAL", "it must be a text")
+        if not isinstance(parameters, tuple) or not all(isinstance(name, str) for name in parameters):
+            self._refuse("PARAMETERS", "it must be a tuple of names; a tuple of one needs its comma")
         numbers = {name.lower(): self._number(name) for name in _NUMBERS}
         chosen = {name.lower(): self._value(name) for name in _MODELS}
         return Settings(
@@ -90,6 +99,8 @@ class _Reader:
             fallback=self._fallback(models),
             first_token_seconds=self._first_token_seconds(models),
             examples=examples,
+            refusal=refusal,
+            parameters=parameters,
             **numbers,
             **chosen,
         )

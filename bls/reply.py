@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -37,6 +38,8 @@ class Reply:
             tensors["finish_reason"] = strings(self.finish_reason)
             if self.decision:
                 tensors["model"], tensors["reason"] = strings(self.decision.model), strings(self.decision.reason)
+                if "route_info" in outputs:
+                    tensors["route_info"] = strings(json.dumps(self.decision.as_json()))
             if self.words_version:
                 tensors["words_version"] = strings(self.words_version)
             if self.verdict:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from bls.arrays import Array, read_text
@@ -52,9 +52,11 @@ _TO_ENGINE = {
 }
 
 # What may stand beside the tensors. Any other key is a misspelt input: /generate turns those into parameters.
+_FOR_POLICY = ("tenant", "user", "model")
 _PARAMETERS = frozenset(
-    ("id", "timeout", "priority", "sequence_id", "sequence_start", "sequence_end", "binary_data_output")
+    ("id", "timeout", "priority", "sequence_id", "sequence_start", "sequence_end", "binary_data_output", *_FOR_POLICY)
 )
+MAX_NAME_CHARACTERS = 256
 
 # Each word is looked for at each character of the answer.
 MAX_WORDS = 64
@@ -77,7 +79,7 @@ _FLAGGED_OUTPUTS = {
     "return_num_input_tokens": ("num_input_tokens",),
     "return_num_output_tokens": ("num_output_tokens",),
     "return_log_probs": LOG_PROBS,
-    "return_route_info": ("model", "reason", "words_version", "verdict", "verdict_reason"),
+    "return_route_info": ("model", "reason", "words_version", "verdict", "verdict_reason", "route_info"),
 }
 
 
@@ -99,6 +101,11 @@ class Request:
     sampling: Mapping[str, Array]
     outputs: frozenset[str]
     timeout_seconds: float | None
+    tenant: str = ""
+    user: str = ""
+    wanted: str = ""  # The tier or engine model that the parameter `model` names.
+    priority: int = 0
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 def parse(
@@ -107,12 +114,13 @@ def parse(
     requested: frozenset[str],
     request_id: str = "",
     timeout_us: int = 0,
+    more_parameters: Sequence[str] = (),
 ) -> Request:
     """Reads what Triton gives: inputs by name, parameters, requested output names, id, scheduler timeout in us.
 
-    Raises BadRequest that names the field.
+    `more_parameters` are those that the policy wants to know of. Raises BadRequest that names the field.
     """
-    _check_parameters(parameters)
+    _check_parameters(parameters, more_parameters)
     fields = _Fields(tensors)
     for name in _REFUSED:
         if fields.means_something(name):
@@ -141,6 +149,11 @@ def parse(
         sampling={ours: fields.single(name).reshape(1, 1) for name, ours in _TO_ENGINE.items() if name in tensors},
         outputs=_outputs(fields, requested),
         timeout_seconds=_timeout_seconds(parameters, timeout_us),
+        tenant=_name(parameters, "tenant"),
+        user=_name(parameters, "user"),
+        wanted=_name(parameters, "model"),
+        priority=_priority(parameters),
+        parameters={name: parameters[name] for name in more_parameters if name in parameters},
     )
 
 
@@ -174,9 +187,23 @@ def _timeout_seconds(parameters: Mapping[str, Any], timeout_us: int) -> float | 
     return value / 1e6 if value else None
 
 
-def _check_parameters(parameters: Mapping[str, Any]) -> None:
+def _name(parameters: Mapping[str, Any], name: str) -> str:
+    value = parameters.get(name, "")
+    if not isinstance(value, str) or len(value) > MAX_NAME_CHARACTERS:
+        raise BadRequest(f"{name} must be a string of at most {MAX_NAME_CHARACTERS} characters")
+    return value
+
+
+def _priority(parameters: Mapping[str, Any]) -> int:
+    value = parameters.get("priority", 0)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadRequest(f"priority is {value!r}; it must be a whole number")
+    return value
+
+
+def _check_parameters(parameters: Mapping[str, Any], more: Sequence[str]) -> None:
     for name in parameters:
-        if name in _PARAMETERS or name.startswith("triton_"):
+        if name in _PARAMETERS or name in more or name.startswith("triton_"):
             continue
         near = difflib.get_close_matches(name, ROUTER_CONTRACT.input_names | _PARAMETERS, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""

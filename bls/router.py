@@ -1,13 +1,16 @@
-"""The life of a request: count its tokens, decide, stream the engine's ids as text, end exactly once.
+"""The life of a request: judge it, count its tokens, decide, stream the engine's ids as text, end exactly once.
 
 Plain generators that know nothing of Triton: `Models` is the door to the other models, `Watch` to client and clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+import json
+import logging
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from hashlib import blake2b
 
 from bls import contract, record
 from bls.answer_text import AnswerText
@@ -15,12 +18,14 @@ from bls.arrays import boolean, int32, strings
 from bls.decision import NO_MODEL, Decision, Prompt
 from bls.engine_stream import EngineStream, Models, Tensors
 from bls.engines import Engines
-from bls.errors import BadRequest, RouterError
+from bls.errors import BadRequest, EngineFailed, EngineUnavailable, RouterError
+from bls.policy_file import Policy
 from bls.prompt_safety import PromptSafety, Verdict
 from bls.prompt_settings import MASK, REFUSE
 from bls.record import Metrics, Record
 from bls.reply import LOG_PROBS, Reply, accumulated, joined
 from bls.request import Request, in_our_names
+from bls.routing import Routing
 from bls.stop_words import WordStop
 from bls.watcher import Watch
 from bls.word_filter import WordFilter
@@ -32,8 +37,8 @@ _ENCODED = ("INPUT_ID", "STOP_WORDS_IDS", "OUT_END_ID", "OUT_PAD_ID")
 class Router:
     """Answers requests, one at a time. `accumulate`: each piece holds the whole text so far.
 
-    A request goes by the word lists that are the newest at its start. Without `words` no answer is filtered, without
-    `safety` no prompt is judged.
+    A request goes by the word lists and the policy that are the newest at its start. Without `words` no answer is
+    filtered, without `safety` no prompt is judged, without `routing` the shipped policy decides.
     """
 
     def __init__(
@@ -44,6 +49,7 @@ class Router:
         words: NewestTable | None = None,
         safety: PromptSafety | None = None,
         accumulate: bool = False,
+        routing: Routing | None = None,
     ) -> None:
         self._models = models
         self._engines = engines
@@ -51,7 +57,13 @@ class Router:
         self._words = words
         self._safety = safety
         self._accumulate = accumulate
+        self._routing = routing or Routing()
         record.declare(metrics)
+
+    @property
+    def policy(self) -> Policy:
+        """The newest."""
+        return self._routing.policy
 
     def answer(self, request: Request, watch: Watch) -> Generator[Reply, None, None]:
         """Yields the pieces of the answer, the last with a finish_reason; without `stream`, exactly one.
@@ -84,24 +96,27 @@ class Router:
         verdict = self._judge(request, entry)
         if verdict.action == REFUSE:
             entry.reason, entry.finish = verdict.reason, "refused"
-            decision = Decision(NO_MODEL, verdict.reason)
+            decision = Decision(NO_MODEL, verdict.reason, 0)
             yield Reply(verdict.reply, finish_reason="refused", decision=decision, verdict=_named(verdict))
             return
         if verdict.action == MASK:
             request = replace(request, text=verdict.text or "", messages=verdict.messages or "")
         encoded = self._encode_for_each(request)
-        prompt = Prompt(
-            tokens={model: tensors["INPUT_ID"].shape[1] for model, tensors in encoded.items()},
-            contexts={model: self._engines.manifest(model).context_tokens for model in encoded},
-            max_tokens=request.max_tokens,
-            verdict=verdict.action,
-            verdict_reason=verdict.reason,
-            signals=verdict.signals,
-        )
+        policy = self._routing.policy
+        prompt = self._prompt(request, policy, encoded, verdict)
         _check_fits(prompt)
+        route = self._routing.route(policy, prompt)
+        entry.route = route
+        if route.decision.is_refusal:
+            entry.reason, entry.finish = route.decision.reason, "refused"
+            yield Reply(
+                policy.settings.refusal, finish_reason="refused", decision=route.decision, verdict=_named(verdict)
+            )
+            return
         stream = EngineStream(self._models, request, watch, encoded)
         with closing(stream):
-            decision = stream.start(prompt)
+            stream.start(route)
+            decision = route.decision
             entry.model, entry.reason = decision.model, decision.reason
             entry.input_tokens = prompt.tokens[decision.model]
             words = WordStop((*request.stop_words, *request.bad_words))
@@ -116,10 +131,38 @@ class Router:
                 if word_filter:
                     entry.words_version, entry.filter_hits = word_filter.version, word_filter.totals
 
+    def _prompt(self, request: Request, policy: Policy, encoded: Mapping[str, Tensors], verdict: Verdict) -> Prompt:
+        """What the policy is told of the request."""
+        contexts = {model: self._engines.manifest(model).context_tokens for model in encoded}
+        for tier in policy.settings.tiers:
+            if tier.context_tokens is not None and tier.model in contexts:
+                contexts[tier.model] = min(contexts[tier.model], tier.context_tokens)
+        wanted = policy.model_named(request.wanted) if request.wanted else ""
+        if wanted is None:
+            names = ", ".join(tier.name for tier in policy.settings.tiers)
+            raise BadRequest(f"model is {request.wanted[:40]!r}; it must be one of {names}")
+        return Prompt(
+            tokens={model: tensors["INPUT_ID"].shape[1] for model, tensors in encoded.items()},
+            contexts=contexts,
+            max_tokens=request.max_tokens,
+            counted="messages" if request.messages else "chat" if request.apply_chat_template else "text",
+            messages=len(json.loads(request.messages)) if request.messages else 0,
+            language=next((name[9:] for name in verdict.signals if name.startswith("language_")), ""),
+            verdict=verdict.action,
+            verdict_reason=verdict.reason,
+            signals=verdict.signals,
+            tenant=request.tenant,
+            user=request.user,
+            priority=request.priority,
+            wanted=wanted,
+            parameters=request.parameters,
+            key=request.id or _key(encoded),
+        )
+
     def _pieces(
         self, request: Request, watch: Watch, entry: Record, stream: EngineStream, text: AnswerText
     ) -> Iterator[Reply]:
-        for chunk in stream:
+        for chunk in _until_it_breaks(request, stream, entry):
             ids = chunk["output_ids"].reshape(-1)[: int(chunk["sequence_length"].flat[0])].tolist()
             entry.count(len(ids))
             text.push(ids, {name: chunk[name] for name in LOG_PROBS if name in chunk})
@@ -129,8 +172,10 @@ class Router:
                 break
             # The last tokens ride with the end, which then comes at once.
             if text.has_text and entry.output_tokens < request.max_tokens:
+                entry.pieces += 1
                 yield text.take()
-        text.finish()
+        if not entry.is_broken:  # Else what is held may be the beginning of what no client may see.
+            text.finish()
         entry.finish = _finish_reason(request, watch, entry, text)
         yield text.take(entry.finish)
 
@@ -168,6 +213,26 @@ class Router:
         return self._models.call(contract.PREPROCESSING, tensors, _ENCODED)
 
 
+def _until_it_breaks(request: Request, stream: EngineStream, entry: Record) -> Iterator[Tensors]:
+    """What came before an engine broke, once a piece of it has gone out: that can't be taken back, nor begun anew.
+
+    Where nothing has, the engine's error is raised: it says more than an answer cut short.
+    """
+    try:
+        yield from stream
+    except (EngineFailed, EngineUnavailable) as error:
+        if entry.pieces == 0 or not request.stream:
+            raise
+        entry.is_broken = True
+        logging.warning(f"request id={entry.request_id[:64]!r}: {error}")
+
+
+def _key(encoded: Mapping[str, Tensors]) -> str:
+    """The same for the same prompt, where the client gave no id."""
+    ids = next(iter(encoded.values()))["INPUT_ID"]
+    return blake2b(ids.tobytes(), digest_size=8).hexdigest()
+
+
 def _named(verdict: Verdict) -> tuple[str, str]:
     return verdict.action, verdict.reason
 
@@ -188,6 +253,8 @@ def _finish_reason(request: Request, watch: Watch, entry: Record, text: AnswerTe
         return "filtered"
     if text.stopped_by is not None:
         return "stop_word" if text.stopped_by in request.stop_words else "bad_word"
+    if entry.is_broken:
+        return "engine_error"
     if entry.output_tokens >= request.max_tokens:
         return "length"
     return watch.outcome or "stop"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from bls import errors, policy, triton_io
+from bls import errors, triton_io
 from bls.request import Request, parse
 from bls.router import Router
 from bls.watcher import TIMEOUT, Watch, Watcher
@@ -19,7 +19,8 @@ def serve(request: Any, router: Router, watcher: Watcher) -> None:
     watch = None
     try:
         parsed = _read(request, router)
-        watch = Watch(sender.is_cancelled, parsed.timeout_seconds or policy.TIMEOUT_SECONDS, _give_up_on(sender))
+        timeout_seconds = parsed.timeout_seconds or router.policy.settings.timeout_seconds
+        watch = Watch(sender.is_cancelled, timeout_seconds, _give_up_on(sender))
         watcher.follow(watch)
         with closing(router.answer(parsed, watch)) as replies:
             for reply in replies:
@@ -47,6 +48,7 @@ def _read(request: Any, router: Router) -> Request:
             frozenset(request.requested_output_names()),
             request.request_id(),
             request.timeout(),
+            router.policy.settings.parameters,
         )
     except errors.BadRequest as error:
         router.refuse(request.request_id(), error)

@@ -54,15 +54,16 @@ CHECK_LOCK = _SETUP_LOCK + 2  # held by the process that checks a policy
 
 class SharedTable:
     """This process's view of the file at `path`, made if it isn't there. OSError if it can't be, or all rows are taken.
+    Without a path it is this process's alone.
 
     `in_flight` is [ROWS, MODELS], `buckets` [ROWS, MODELS, BUCKETS, 5], all float64, numbers that one store writes.
     `own` are the numbers of this process's row, ROW_NUMBERS for each model, the only ones that it writes; `shared` are
     SHARED numbers for each model. Those two are flat and no arrays, since single numbers are faster so.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self.path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) if path else os.memfd_create("table")
         try:
             with self._locked(_SETUP_LOCK):
                 if os.fstat(self._file).st_size != SIZE:

@@ -186,7 +186,7 @@ class Models:
 
     def _check_ready(self, model: str) -> None:
         if not pb_utils.is_model_ready(model):
-            raise errors.EngineUnavailable(f"{model} is not loaded")
+            raise errors.NotLoaded(f"{model} is not loaded")
 
     def _request(self, model: str, tensors: Tensors, outputs: Sequence[str], request_id: str) -> Any:
         return pb_utils.InferenceRequest(

@@ -117,6 +117,7 @@ class TritonServer:
         self._stub_models: dict[int, str] = {}  # by process, when they were last looked for
         self._rescan_at = 0.0
         variables = environment.variables()
+        variables["LLM_ROUTER_SHM_PREFIX"] = self._shm_prefix  # for the table of bls/policy_service.py
         libraries = [str(path) for path in environment.libraries]
         variables["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [*libraries, variables.get("LD_LIBRARY_PATH")]))
         with settings.log.open("ab") as log:

@@ -1,6 +1,6 @@
 import pytest
 
-from bls.errors import BadRequest, Busy, EngineFailed, EngineUnavailable, TimedOut, from_message
+from bls.errors import BadRequest, Busy, EngineFailed, EngineUnavailable, NotLoaded, TimedOut, from_message
 
 
 def test_an_error_is_one_line_with_its_class_in_front():
@@ -24,7 +24,7 @@ def test_what_is_neither_ours_nor_tritons_goes_to_the_log_alone(caplog):
 @pytest.mark.parametrize(
     ("message", "kind"),
     [
-        ("Failed for execute the inference request. Model 'llm' is not ready.", EngineUnavailable),
+        ("Failed for execute the inference request. Model 'llm' is not ready.", NotLoaded),
         ("Stub process 'llm_0_0' is not healthy.", EngineUnavailable),
         ("Exceeds maximum queue size", Busy),
         ("Request timeout expired", TimedOut),

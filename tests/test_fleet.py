@@ -238,6 +238,27 @@ def test_failures_further_apart_than_the_window_open_nothing(path):
         assert process.try_once(SMALL, "failed")
 
 
+def test_failures_among_many_successes_open_nothing(path):
+    process = Process(path)
+    process.at(100)
+    for _ in range(10 * SETTINGS.breaker_failures):
+        assert process.try_once(SMALL, "failed")
+        assert process.try_once(SMALL, "worked")
+        assert process.try_once(SMALL, "worked")
+
+
+def test_an_attempt_that_must_be_is_made_over_an_open_breaker(path):
+    process = Process(path)
+    process.at(100)
+    for _ in range(SETTINGS.breaker_failures):
+        process.try_once(SMALL, "failed")
+    assert process.begin(SMALL) is None
+    attempt = process.fleet.begin(SMALL, SETTINGS, in_any_case=True)
+    attempt.worked()
+    attempt.close()
+    assert process.begin(SMALL) is None
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(

@@ -82,12 +82,3 @@ def test_the_canary_takes_its_share_and_always_the_same_requests():
     assert 400 < len(taken) < 600
     wider = with_numbers(CANARY_SHARE=0.2)
     assert taken < {each.key for each in prompts if wider.choose(each, State()).reason == "canary"}
-
-
-def test_each_engine_falls_back_to_the_other_with_its_reason():
-    assert policy.fall_back(Decision(SMALL, "default"), prompt()) == Decision(LARGE, "small_unavailable")
-    assert policy.fall_back(Decision(LARGE, "long_prompt"), prompt()) == Decision(SMALL, "large_unavailable")
-
-
-def test_an_engine_whose_context_is_too_small_is_no_fallback():
-    assert policy.fall_back(Decision(LARGE, "long_prompt"), prompt(tokens=600, small_context=512)) is None

@@ -15,6 +15,7 @@ def test_only_wanted_outputs_are_made():
         "finish_reason",
         "model",
         "reason",
+        "route_info",
         "num_input_tokens",
         "num_output_tokens",
     }

@@ -136,6 +136,7 @@ def test_flags_and_names_bring_further_outputs():
         "words_version",
         "verdict",
         "verdict_reason",
+        "route_info",
         "num_input_tokens",
     }
     assert request(requested={"text_output", "model"}).outputs == {"text_output", "model"}

@@ -80,8 +80,9 @@ def test_falls_back_before_the_first_token(error):
 
 def test_does_not_start_over_once_the_engine_took_the_request():
     models = FakeModels({SMALL: ["Pa", EngineFailed("broke")], LARGE: ["ok"]})
-    with pytest.raises(EngineFailed):
-        answer(models, request(stream=True))
+    replies = answer(models, request(stream=True))
+    assert texts(replies) == ["Pa", ""]
+    assert replies[-1].finish_reason == "engine_error"
     assert [model for model, _, _ in models.engine_calls()] == [SMALL]
 
 
@@ -233,6 +234,14 @@ def test_the_log_line_never_holds_the_prompt_or_the_answer(caplog):
     assert "model=tensorrt_llm_small reason=default finish=stop input_tokens=13 output_tokens=13" in line
 
 
-def test_a_failure_that_an_engine_sends_as_data_is_an_error():
+def test_a_failure_that_an_engine_sends_as_data_ends_the_stream_with_what_was_sent():
+    replies = answer(FakeModels({SMALL: ["Pa", FAILURE]}), request(stream=True))
+    assert (texts(replies), replies[-1].finish_reason) == (["Pa", ""], "engine_error")
+
+
+@pytest.mark.parametrize("stop_words", [None, ["END"]])
+def test_an_engine_that_breaks_before_anything_was_sent_is_an_error(stop_words):
     with pytest.raises(EngineFailed, match="mid-stream"):
-        answer(FakeModels({SMALL: ["Pa", FAILURE]}), request(stream=True))
+        answer(FakeModels({SMALL: ["Pa", FAILURE]}), request(stop_words=stop_words))
+    with pytest.raises(EngineFailed, match="mid-stream"):
+        answer(FakeModels({SMALL: [[], FAILURE]}), request(stream=True))

@@ -4,6 +4,7 @@ import gc
 
 from bls import serving, triton_io
 from bls.engines import Engines
+from bls.policy_service import PolicyService
 from bls.prompt_classify import classifier
 from bls.prompt_safety import PromptSafety
 from bls.prompt_settings import SAFETY
@@ -22,7 +23,10 @@ class TritonPythonModel:
         self.watcher = Watcher()
         models = triton_io.Models()
         safety = PromptSafety(SAFETY, words, classifier(models))
-        self.router = Router(models, Engines(repository, models), triton_io.Metrics(), words, safety, accumulate)
+        metrics = triton_io.Metrics()
+        self.policy = PolicyService(repository, triton_io.parameters(args).get("policy_file", ""), metrics)
+        engines = Engines(repository, models)
+        self.router = Router(models, engines, metrics, words, safety, accumulate, self.policy.routing)
 
     def execute(self, requests):
         # One after the other: two decoupled streams in one process can deadlock python_backend 24.10 for ever.
@@ -31,4 +35,5 @@ class TritonPythonModel:
 
     def finalize(self):
         self.watcher.close()
+        self.policy.close()
         gc.collect()  # What a request left must go before the shared memory that it lies in.

@@ -1,0 +1,53 @@
+"""Everything of a router process that the policy needs: the shared table, the file's newest version, the thread."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from bls.fleet import Fleet
+from bls.policy_file import SHIPPED
+from bls.policy_guard import Guard
+from bls.policy_keeper import PolicyKeeper
+from bls.policy_loader import Policies
+from bls.record import Metrics
+from bls.routing import Routing
+from bls.shared_table import SharedTable
+
+POLICY_RELOADS = "llm_router_policy_reloads_total"
+BREAKERS_OPENED = "llm_router_breakers_opened_total"
+
+SHARED_MEMORY = Path("/dev/shm")
+# As scripts/serve names a server's files there, so that they go when it ends, or with those that no process maps.
+PREFIX_VARIABLE = "LLM_ROUTER_SHM_PREFIX"
+_PREFIX = "llm_router_shm_"
+
+
+def table_path() -> Path:
+    """The file that the router processes of one server share: all are children of one tritonserver."""
+    prefix = os.environ.get(PREFIX_VARIABLE) or f"{_PREFIX}{os.getppid()}_{_started_at(os.getppid())}_"
+    return SHARED_MEMORY / f"{prefix}table"
+
+
+def _started_at(process: int) -> str:
+    """In the kernel's ticks: numbers of processes are used again."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+
+
+class PolicyService:
+    """`routing` is for the Router. Raises RuntimeError where there is no good policy. Made in the main thread."""
+
+    def __init__(self, repository: Path, policy_file: str, metrics: Metrics) -> None:
+        metrics.declare(POLICY_RELOADS, "COUNTER", "Policy files that were taken or refused, by outcome")
+        metrics.declare(BREAKERS_OPENED, "COUNTER", "Times that an engine was left alone since it failed too often")
+        path = repository.parent / policy_file if policy_file else SHIPPED
+        table = SharedTable(table_path())
+        policies = Policies(
+            path, table, repository.parent / "logs", lambda outcome: metrics.add(POLICY_RELOADS, outcome=outcome)
+        )
+        fleet = Fleet(table, opened=lambda model: metrics.add(BREAKERS_OPENED, model=model))
+        self.routing = Routing(policies, fleet, Guard())
+        self._keeper = PolicyKeeper(policies, fleet)
+
+    def close(self) -> None:
+        self._keeper.close()

@@ -1,0 +1,84 @@
+"""The policy at work on one request: the decision, then one engine after the other until one takes it."""
+
+from __future__ import annotations
+
+import random
+from typing import Protocol
+
+from bls.decision import Decision, Prompt
+from bls.fleet import Attempt, Fleet
+from bls.policy_file import SHIPPED, Guard, Policy, load_policy, unguarded
+from bls.shared_table import SharedTable
+
+
+class Newest(Protocol):
+    @property
+    def current(self) -> Policy: ...
+
+
+class Shipped:
+    """The shipped policy, for ever: where no server watches a file."""
+
+    def __init__(self) -> None:
+        self.current = load_policy(SHIPPED)
+
+
+class Routing:
+    """What a router process decides by. Without arguments: the shipped policy, and a state that nobody shares."""
+
+    def __init__(self, policies: Newest | None = None, fleet: Fleet | None = None, guard: Guard = unguarded) -> None:
+        self._policies = policies or Shipped()
+        self._fleet = fleet or Fleet(SharedTable(None))
+        self._guard = guard
+
+    @property
+    def policy(self) -> Policy:
+        """The newest; a request keeps the one that it began with."""
+        return self._policies.current
+
+    def route(self, policy: Policy, prompt: Prompt) -> Route:
+        return Route(policy, self._fleet, self._guard, prompt)
+
+
+class Route:
+    """One request's. `made` is the policy's decision, `decision` that or the fallback that stands in for it."""
+
+    def __init__(self, policy: Policy, fleet: Fleet, guard: Guard, prompt: Prompt) -> None:
+        self.policy = policy
+        self.prompt = prompt
+        self.state = fleet.state(policy.settings)
+        self.made = self.decision = policy.decide(prompt, self.state, guard)
+        self._fleet = fleet
+        self._tried = {self.made.model}
+
+    def begin(self) -> Attempt | None:
+        """The attempt at the decision's engine; None while it is left alone, and another could be tried."""
+        is_last = self._next("cooling_down") is None
+        return self._fleet.begin(self.decision.model, self.policy.settings, in_any_case=is_last)
+
+    @property
+    def first_token_seconds(self) -> float | None:
+        """How long the engine may take for its first token; None where no other could be tried."""
+        if self._next("slow") is None:
+            return None
+        return self.policy.settings.first_token_seconds[self.decision.model]
+
+    def fall_back(self, why: str) -> bool:
+        """Makes the next engine of the chain the decision's; False if there is none."""
+        following = self._next(why)
+        if following is None:
+            return False
+        self._tried.add(following.model)
+        self.decision = following
+        return True
+
+    def start_over(self) -> None:
+        """All engines may be tried again."""
+        self.decision, self._tried = self.made, {self.made.model}
+
+    def pause_seconds(self) -> float:
+        """Before all engines are tried again: no two requests wait for the same time."""
+        return self.policy.settings.retry_seconds * random.uniform(0.5, 1.5)
+
+    def _next(self, why: str) -> Decision | None:
+        return self.policy.fall_back(self.decision, why, self._tried, self.prompt, self.state)

@@ -72,9 +72,16 @@ class PatternScanner:
     def find(self, text: str) -> list[Match]:
         """The patterns that the text holds, each once, in their files' order."""
         found = self._find(text)
-        if not found and _SIGNS_AS_LETTERS.search(text):
-            found = self._find(_SIGNS_AS_LETTERS.sub(lambda sign: _LETTER_OF_SIGN[sign[0]], text))
+        if not found and _SIGNS_AS_LETTERS.search(text) and self._has_words_with_signs(text):
+            found = self._find(_with_letters(text))
         return found
+
+    def _has_words_with_signs(self, text: str) -> bool:
+        """Whether a word becomes one of the patterns' when its signs are read as letters."""
+        words = " ".join(word for word in text.split() if _SIGNS_AS_LETTERS.search(word))
+        return any(
+            max(self._atoms[token], default=-1) >= 0 for token in _with_letters(words).translate(self._fold).split()
+        )
 
     def _find(self, text: str) -> list[Match]:
         tokens = self._with_signs(text).translate(self._fold).split()
@@ -217,6 +224,10 @@ class PatternScanner:
             else:
                 kept.append(token)
         return starts if kept == tokens else set(range(len(tokens)))
+
+
+def _with_letters(text: str) -> str:
+    return _SIGNS_AS_LETTERS.sub(lambda sign: _LETTER_OF_SIGN[sign[0]], text)
 
 
 def _positions(tokens: list[str]) -> list[int]:

@@ -4,6 +4,7 @@ python -m scripts.bench router      the router against the bare engine and the e
 python -m scripts.bench batching    the large engine without batching, in static and dynamic batches, in flight
 python -m scripts.bench classifier  the text classifier without and with dynamic batching, and in int8
 python -m scripts.bench filter      the word filter against ahocorasick_rs and the loop that looks for each word
+python -m scripts.bench instances   tokenizer and detokenizer over instances and queue delays
 python -m scripts.bench policy      a decision with everything on, and how soon an edited policy is in force
 python -m scripts.bench safety      the prompt's checks, by length and one by one
 python -m scripts.bench router --help
@@ -18,6 +19,7 @@ BENCHES = {
     "batching": "scripts.bench_batching",
     "classifier": "scripts.bench_classifier",
     "filter": "scripts.bench_filter",
+    "instances": "scripts.bench_instances",
     "policy": "scripts.bench_policy",
     "router": "scripts.bench_router",
     "safety": "scripts.bench_safety",

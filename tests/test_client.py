@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from scripts import client as command
+from scripts import client_command as command
 from scripts.client import Request, RequestFailed, TritonAsyncClient
 from tests.client_cases import ENDLESS, SILENT, TEXT, ClientCases, eventually
 from tests.fake_triton import FakeTriton

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass
 
 import pytest
 
 from bls.contract import ROUTER
+from scripts import stress
 from scripts.client import Request, TritonAsyncClient
 from tests.client_cases import ENDLESS, TEXT, ClientCases
 from tests.server import echo_repository
@@ -71,3 +73,16 @@ def test_streams_taken_slowly_or_left_let_the_router_unload_and_a_request_waits_
             assert (await waiting).text == TEXT
 
     play(scenario, server)
+
+
+def test_the_stress_test_counts_what_was_answered_and_what_failed(server, tmp_path, capsys):
+    mix = tmp_path / "mix.jsonl"
+    mix.write_text(json.dumps({"text": TEXT, "max_tokens": 50}))
+    assert stress.main([f"--url={server.grpc_url}", "--requests=60", "--rate=200", f"--mix={mix}"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (found["answered"], found["errors"], found["good"]) == (60, {}, 60)
+    assert found["tokens_per_second"] * found["seconds"] == pytest.approx(60 * 5, rel=0.01)
+    assert 0 < found["first_token_ms"]["p50"] <= found["latency_ms"]["p50"]
+    mix.write_text(json.dumps({"text": TEXT, "max_tokens": 100_000}))
+    assert stress.main([f"--url={server.grpc_url}", "--requests=5", f"--mix={mix}"]) == 1
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["errors"] == {"BAD_REQUEST": 5}

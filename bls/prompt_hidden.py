@@ -28,9 +28,8 @@ _URL_SAFE = str.maketrans("-_", "+/")
 
 def hidden_texts(text: str) -> Iterator[tuple[str, str]]:
     """("base64", "hex", "percent" or "invisible", what it says), of at most MAX_RUNS runs of each."""
-    # Of words so short none is a run, which is soon seen.
-    looks_long = not text.isascii() or max(map(len, text.split()), default=0) >= _SHORTEST_RUN
-    for number, run in enumerate(_BASE64.finditer(_unwrapped(text)) if looks_long else ()):
+    long_words = " ".join(word for word in _unwrapped(text).split() if len(word) >= _SHORTEST_RUN)
+    for number, run in enumerate(_BASE64.finditer(long_words)):
         if number == MAX_RUNS:
             break
         for kind, decode in (("hex", _of_hex), ("base64", _of_base64)):

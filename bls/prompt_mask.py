@@ -8,10 +8,8 @@ from typing import NamedTuple
 from bls.pii import PiiMatcher
 from bls.pii_kinds import COMPILED
 from bls.word_match import WordMatcher
-from bls.word_scan import TextScanner, may_be_personal
+from bls.word_scan import may_be_personal
 from bls.word_table import Treatment, WordTable
-
-_QUICK_LOOK_FROM = 400  # characters; of shorter texts the exact look costs no more
 
 
 class Span(NamedTuple):
@@ -24,7 +22,10 @@ class Span(NamedTuple):
 
 
 class WordFinder:
-    """The listed words in whole texts, whatever the lists do with them in an answer."""
+    """The listed words in whole texts, whatever the lists do with them in an answer.
+
+    Without TextScanner's quick look: it clears short texts, but hardly any prompt of 1,000 characters, and costs memory.
+    """
 
     def __init__(self, table: WordTable) -> None:
         self.table = table
@@ -33,12 +34,9 @@ class WordFinder:
         self._texts = [
             treatment.text if treatment.action == "replace" else None for treatment in table.treatments
         ]  # fmt: skip
-        self._scanner: TextScanner | None = None
 
     def spans(self, text: str) -> list[Span]:
         """Every match that counts, in the order of the text."""
-        if len(text) >= _QUICK_LOOK_FROM and not self._looks_suspicious(text):
-            return []
         found = []
         for lexicon in self.table.lexicons:
             matcher = WordMatcher(lexicon, self._treatments, self.table.max_gap)
@@ -52,11 +50,6 @@ class WordFinder:
         """What an answer with such a word would end with, if that is anything."""
         found = [each.text for each in self.table.treatments if each.name == category and each.action == "terminate"]
         return found[0] if found else ""
-
-    def _looks_suspicious(self, text: str) -> bool:
-        if self._scanner is None:
-            self._scanner = TextScanner(self.table)
-        return self._scanner.may_hold_words(text)
 
 
 def personal_spans(text: str, kinds: Iterable[str], masks: Mapping[str, str]) -> list[Span]:

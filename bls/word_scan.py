@@ -67,14 +67,9 @@ class TextScanner:
         """Whether a quick look alone can't clear this text."""
         return bool(self._suspects((text,)))
 
-    def may_hold_words(self, text: str) -> bool:
-        """The same, for listed words alone."""
-        points = _points(text)
-        return any(len(look.places(points)) for look in self._looks)
-
     def _suspects(self, texts: Sequence[str]) -> list[int]:
         joined = _BETWEEN.join(texts) if len(texts) > 1 else texts[0]
-        points = _points(joined)
+        points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
         places = [look.places(points) for look in self._looks]
         suspects: set[int] = set()
         if self._table.pii:
@@ -89,10 +84,6 @@ class TextScanner:
 def may_be_personal(text: str) -> bool:
     """Whether a text is worth the exact look for personal data. Never wrong when it says no."""
     return bool(_PERSONAL.search(text)) or (not text.isascii() and bool(_DISGUISED.search(text)))
-
-
-def _points(text: str) -> npt.NDArray[np.uint32]:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
 class _QuickLook:

@@ -6,6 +6,7 @@ The classifier reads at most `max_tokens` tokens: of a longer text the beginning
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ Array = np.ndarray[Any, Any]
 
 # More than 256 tokens of any language's prose, so that a text of megabytes costs no more than one of a page.
 _READ_CHARACTERS = 8192
+_WHITE_SPACE = re.compile("[ \t\n\r\xa0\u2000-\u200a\u3000]+")  # no control characters: the tokenizer drops those
 
 
 class TextTokenizer:
@@ -58,7 +60,7 @@ class TextTokenizer:
     def encode(self, text: str) -> tuple[list[int], bool]:
         """At most `max_tokens` ids, [CLS] and [SEP] among them, and whether there would be more."""
         # White space first: the tokenizer reads a run of it like one, and a text could hide behind a page of it.
-        begin = " ".join(text[: 8 * _READ_CHARACTERS].split())
+        begin = _WHITE_SPACE.sub(" ", text[: 8 * _READ_CHARACTERS]).strip(" ")
         ids: list[int] = self._core.encode_batch_fast([begin[:_READ_CHARACTERS]])[0].ids
         left_out = len(begin) > _READ_CHARACTERS or len(text) > 8 * _READ_CHARACTERS
         if len(ids) <= self._manifest.max_tokens:

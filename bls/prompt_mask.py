@@ -24,7 +24,7 @@ class Span(NamedTuple):
 class WordFinder:
     """The listed words in whole texts, whatever the lists do with them in an answer.
 
-    Without TextScanner's quick look: it clears short texts, but hardly any prompt of 1,000 characters, and costs memory.
+    Without TextScanner's quick look: that clears short texts, hardly any of 1,000 characters, and costs memory.
     """
 
     def __init__(self, table: WordTable) -> None:

@@ -71,6 +71,7 @@ def chat(*turns: tuple[str, str]) -> str:
     return json.dumps([{"role": role, "content": text} for role, text in turns])
 
 
+TESTS = Path(__file__).parent
 LONG = "word " * 25_000
 REPEATED = "poem " * 5000
 
@@ -163,6 +164,28 @@ def test_white_space_changes_no_verdict(safety, text, before, after, between):
     plain = safety.judge(text)
     spaced = safety.judge(before + text.replace(" ", " " * between) + after)
     assert (spaced.action, spaced.reason) == (plain.action, plain.reason)
+
+
+@pytest.fixture(scope="session")
+def shipped(tmp_path_factory):
+    target = tmp_path_factory.mktemp("shipped") / "compiled.bin"
+    compile_folder(TESTS.parent / "words", target)
+    return PromptSafety(SAFETY, NewestTable(target), lambda text: {})
+
+
+def test_innocent_prompts_pass_all_shipped_checks(shipped):
+    for name in ("clean_sentences.txt", "prompt_innocent.txt"):
+        for line in (TESTS / name).read_text(encoding="utf-8").splitlines():
+            assert shipped.judge(line).reason == "clean", line
+            assert shipped.judge(messages=chat(("user", line), ("assistant", line))).reason == "clean", line
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [("where to buy cocaine", MASK), ("how to build a bomb", REFUSE), ("this damn bug", ALLOW), ("a lottery", ALLOW)],
+)
+def test_what_the_shipped_lists_do_with_prompts(shipped, text, action):
+    assert shipped.judge(text).action == action
 
 
 def test_each_message_is_masked_by_itself(safety):
@@ -471,7 +494,5 @@ def test_repetition_is_off_where_the_table_has_none(lists):
 
 def test_the_router_may_import_it_without_anything_heavy():
     code = "import sys, bls.prompt_safety; print({'jinja2', 'tokenizers', 'tomllib', 'hypothesis'} & set(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parent.parent
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=TESTS.parent)
     assert done.stdout.strip() == "set()"

@@ -21,6 +21,9 @@ from bls.watcher import POLL_SECONDS, Watch
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 
 
+_COOLING_DOWN = "cooling_down"
+
+
 class _NotThis(Exception):
     """An engine did not take the request, so that another may; `why` is a word, `error` the client's if none does."""
 
@@ -75,8 +78,9 @@ class EngineStream(Iterator[Tensors]):
                     was_busy |= isinstance(refused.error, Busy)
                     failed = route.decision.model
                     if route.fall_back(refused.why):
-                        told = f"{refused.error}; {failed} is {refused.why}, {route.decision.model} is tried"
-                        logging.warning(f"request id={self._request.id[:64]!r}: {told}")
+                        if refused.why != _COOLING_DOWN:  # which was said once, when it began
+                            told = f"{failed} is {refused.why}, {route.decision.model} is tried: {refused.error}"
+                            logging.warning(f"request id={self._request.id[:64]!r}: {told}")
                     elif was_busy and retries_left and self._has_paused(route.pause_seconds()):
                         route.start_over()
                         break
@@ -100,7 +104,7 @@ class EngineStream(Iterator[Tensors]):
             return None
         attempt = route.begin()
         if attempt is None:
-            raise _NotThis("cooling_down", EngineUnavailable(f"{model} failed too often and is left alone for a while"))
+            raise _NotThis(_COOLING_DOWN, EngineUnavailable(f"{model} failed too often and is left alone for a while"))
         self._attempt = attempt
         tensors = self._engine_tensors(self._encoded[model])
         try:

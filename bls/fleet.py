@@ -74,6 +74,12 @@ class Fleet:
             recent[model] = first, counts[FAILURES] / attempts if attempts else 0.0
         self._recent, self._refreshed = recent, now
 
+    @property
+    def busy_share(self) -> float:
+        """How many of the living processes have an attempt in flight."""
+        alive = self._table.alive
+        return float(self._table.in_flight[alive].sum() / len(alive))
+
     def begin(self, model: str, settings: Settings, in_any_case: bool = False) -> Attempt | None:
         """The attempt that may be made now, or None while the engine's breaker is open, unless `in_any_case`."""
         table, slot = self._table, self._table.slot(model)

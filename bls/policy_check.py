@@ -17,12 +17,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bls.contract import LARGE, SMALL
 from bls.decision import Decision, Prompt, State
 from bls.decision_json import prompt_to_json, state_to_json
 from bls.policy_corpus import trials
 from bls.policy_file import Policy, line_in, load_policy
 from bls.policy_settings import BadPolicy
 
+ENGINE_MODELS = (SMALL, LARGE)
 TRIALS = 400
 CPU_SECONDS = 2  # It takes a tenth of a second; what takes so much longer is a loop.
 WALL_SECONDS = 10  # For one that sleeps or waits. A busy machine may need long for little.
@@ -65,6 +67,9 @@ def check_apart(path: Path, source: bytes) -> None:
 def check(path: Path, source: bytes | None = None) -> Policy:
     """The same in this process, without a limit. Raises BadPolicy."""
     policy = load_policy(path, source)
+    strange = [model for model in policy.settings.models if model not in ENGINE_MODELS]
+    if strange:
+        raise BadPolicy(path, 0, f"TIERS: {strange[0]!r} is no engine of this server: {', '.join(ENGINE_MODELS)}")
     for example in policy.settings.examples:
         decision = _answer(policy, example.prompt, example.state)
         if decision != example.expected:

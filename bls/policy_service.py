@@ -46,7 +46,7 @@ class PolicyService:
             path, table, repository.parent / "logs", lambda outcome: metrics.add(POLICY_RELOADS, outcome=outcome)
         )
         fleet = Fleet(table, opened=lambda model: metrics.add(BREAKERS_OPENED, model=model))
-        self.routing = Routing(policies, fleet, Guard())
+        self.routing = Routing(policies, fleet, Guard(), repository.parent / "logs" / "decisions.jsonl")
         self._keeper = PolicyKeeper(policies, fleet)
 
     def close(self) -> None:

@@ -40,6 +40,7 @@ class Settings:
     cool_down_seconds: float
     default: str
     shadow_share: float
+    shadow_seconds: float
     shadow: str
     baseline: str
     record_megabytes: int
@@ -61,6 +62,7 @@ _NUMBERS: Mapping[str, tuple[type, float, float]] = {
     "BREAKER_WINDOW_SECONDS": (float, 1, 3600),
     "COOL_DOWN_SECONDS": (float, 0.1, 3600),
     "SHADOW_SHARE": (float, 0, 1),
+    "SHADOW_SECONDS": (float, 0.1, 3600),
     "RECORD_MEGABYTES": (int, 0, 100_000),
 }
 _MODELS = ("DEFAULT", "SHADOW", "BASELINE")

@@ -80,6 +80,17 @@ class Record:
             self.first_token_seconds = time.monotonic() - self.started
         self.output_tokens += tokens
 
+    def outcome(self) -> dict[str, object]:
+        """What the log of decisions says came of one."""
+        first = self.first_token_seconds
+        return {
+            "model": self.model,
+            "reason": self.reason,
+            "finish": self.finish,
+            "output_tokens": self.output_tokens,
+            "first_token_ms": None if first is None else round(first * 1000, 1),
+        }
+
     def report(self, metrics: Metrics) -> None:
         """One log line, and the metrics."""
         first = "-" if self.first_token_seconds is None else f"{self.first_token_seconds * 1000:.1f}"

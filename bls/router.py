@@ -5,27 +5,26 @@ Plain generators that know nothing of Triton: `Models` is the door to the other 
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
-from hashlib import blake2b
 
-from bls import contract, record
+from bls import contract, record, shadow
 from bls.answer_text import AnswerText
 from bls.arrays import boolean, int32, strings
-from bls.decision import NO_MODEL, Decision, Prompt
+from bls.decision import NO_MODEL, Decision
 from bls.engine_stream import EngineStream, Models, Tensors
 from bls.engines import Engines
 from bls.errors import BadRequest, EngineFailed, EngineUnavailable, RouterError
 from bls.policy_file import Policy
+from bls.policy_prompt import prompt_of
 from bls.prompt_safety import PromptSafety, Verdict
 from bls.prompt_settings import MASK, REFUSE
 from bls.record import Metrics, Record
 from bls.reply import LOG_PROBS, Reply, accumulated, joined
 from bls.request import Request, in_our_names
-from bls.routing import Routing
+from bls.routing import Route, Routing
 from bls.stop_words import WordStop
 from bls.watcher import Watch
 from bls.word_filter import WordFilter
@@ -58,7 +57,9 @@ class Router:
         self._safety = safety
         self._accumulate = accumulate
         self._routing = routing or Routing()
+        self._answered: tuple[shadow.Answered, Route] | None = None
         record.declare(metrics)
+        shadow.declare(metrics)
 
     @property
     def policy(self) -> Policy:
@@ -85,7 +86,20 @@ class Router:
             raise in_our_names(error) if isinstance(error, BadRequest) else error from None
         finally:
             entry.report(self._metrics)
+            if entry.route is not None:
+                self._routing.record(entry.route, entry.outcome())
             self._metrics.add(record.IN_FLIGHT, -1)
+
+    @property
+    def has_shadow(self) -> bool:
+        """Whether the request that was answered last is to run on another engine too, unseen."""
+        return self._answered is not None
+
+    def run_shadow(self, watch: Watch) -> None:
+        """Runs it; the client must have got its end."""
+        if self._answered is not None:
+            (answered, route), self._answered = self._answered, None
+            shadow.run(self._models, answered, route, watch, self._metrics)
 
     def refuse(self, request_id: str, error: RouterError) -> None:
         """Logs and counts a request that could not even be read."""
@@ -103,8 +117,8 @@ class Router:
             request = replace(request, text=verdict.text or "", messages=verdict.messages or "")
         encoded = self._encode_for_each(request)
         policy = self._routing.policy
-        prompt = self._prompt(request, policy, encoded, verdict)
-        _check_fits(prompt)
+        contexts = {model: self._engines.manifest(model).context_tokens for model in encoded}
+        prompt = prompt_of(request, policy, encoded, contexts, verdict)
         route = self._routing.route(policy, prompt)
         entry.route = route
         if route.decision.is_refusal:
@@ -114,6 +128,8 @@ class Router:
             )
             return
         stream = EngineStream(self._models, request, watch, encoded)
+        answered = shadow.Answered(request, route, encoded)
+        self._answered = None
         with closing(stream):
             stream.start(route)
             decision = route.decision
@@ -125,46 +141,27 @@ class Router:
             if request.echo:
                 text.echo(encoded[decision.model]["INPUT_ID"][0].tolist())
             try:
-                for reply in self._pieces(request, watch, entry, stream, text):
+                for reply in self._pieces(request, watch, entry, stream, text, answered.ids):
                     yield replace(reply, verdict=_named(verdict)) if reply.finish_reason else reply
             finally:
                 if word_filter:
                     entry.words_version, entry.filter_hits = word_filter.version, word_filter.totals
-
-    def _prompt(self, request: Request, policy: Policy, encoded: Mapping[str, Tensors], verdict: Verdict) -> Prompt:
-        """What the policy is told of the request."""
-        contexts = {model: self._engines.manifest(model).context_tokens for model in encoded}
-        for tier in policy.settings.tiers:
-            if tier.context_tokens is not None and tier.model in contexts:
-                contexts[tier.model] = min(contexts[tier.model], tier.context_tokens)
-        wanted = policy.model_named(request.wanted) if request.wanted else ""
-        if wanted is None:
-            names = ", ".join(tier.name for tier in policy.settings.tiers)
-            raise BadRequest(f"model is {request.wanted[:40]!r}; it must be one of {names}")
-        return Prompt(
-            tokens={model: tensors["INPUT_ID"].shape[1] for model, tensors in encoded.items()},
-            contexts=contexts,
-            max_tokens=request.max_tokens,
-            counted="messages" if request.messages else "chat" if request.apply_chat_template else "text",
-            messages=len(json.loads(request.messages)) if request.messages else 0,
-            language=next((name[9:] for name in verdict.signals if name.startswith("language_")), ""),
-            verdict=verdict.action,
-            verdict_reason=verdict.reason,
-            signals=verdict.signals,
-            tenant=request.tenant,
-            user=request.user,
-            priority=request.priority,
-            wanted=wanted,
-            parameters=request.parameters,
-            key=request.id or _key(encoded),
-        )
+        way = answered.shadow(entry.finish)
+        self._answered = (answered, way) if way else None
 
     def _pieces(
-        self, request: Request, watch: Watch, entry: Record, stream: EngineStream, text: AnswerText
+        self,
+        request: Request,
+        watch: Watch,
+        entry: Record,
+        stream: EngineStream,
+        text: AnswerText,
+        all_ids: list[int],
     ) -> Iterator[Reply]:
         for chunk in _until_it_breaks(request, stream, entry):
             ids = chunk["output_ids"].reshape(-1)[: int(chunk["sequence_length"].flat[0])].tolist()
             entry.count(len(ids))
+            all_ids += ids
             text.push(ids, {name: chunk[name] for name in LOG_PROBS if name in chunk})
             if text.is_filtered:
                 entry.tokens_saved = request.max_tokens - entry.output_tokens
@@ -227,25 +224,8 @@ def _until_it_breaks(request: Request, stream: EngineStream, entry: Record) -> I
         logging.warning(f"request id={entry.request_id[:64]!r}: {error}")
 
 
-def _key(encoded: Mapping[str, Tensors]) -> str:
-    """The same for the same prompt, where the client gave no id."""
-    ids = next(iter(encoded.values()))["INPUT_ID"]
-    return blake2b(ids.tobytes(), digest_size=8).hexdigest()
-
-
 def _named(verdict: Verdict) -> tuple[str, str]:
     return verdict.action, verdict.reason
-
-
-def _check_fits(prompt: Prompt) -> None:
-    if any(prompt.fits(model) for model in prompt.tokens):
-        return
-    model = max(prompt.tokens, key=lambda name: prompt.contexts[name] - prompt.tokens[name])
-    tokens, context = prompt.tokens[model], prompt.contexts[model]
-    raise BadRequest(
-        f"the prompt has {tokens} tokens and max_tokens is {prompt.max_tokens}, together {tokens + prompt.max_tokens}; "
-        f"the context of {model} holds {context}"
-    )
 
 
 def _finish_reason(request: Request, watch: Watch, entry: Record, text: AnswerText) -> str:

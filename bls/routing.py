@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import random
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
 
-from bls.decision import Decision, Prompt
+from bls import decision_log
+from bls.decision import Decision, Prompt, State
 from bls.fleet import Attempt, Fleet
 from bls.policy_file import SHIPPED, Guard, Policy, load_policy, unguarded
 from bls.shared_table import SharedTable
@@ -26,7 +31,14 @@ class Shipped:
 class Routing:
     """What a router process decides by. Without arguments: the shipped policy, and a state that nobody shares."""
 
-    def __init__(self, policies: Newest | None = None, fleet: Fleet | None = None, guard: Guard = unguarded) -> None:
+    def __init__(
+        self,
+        policies: Newest | None = None,
+        fleet: Fleet | None = None,
+        guard: Guard = unguarded,
+        log: Path | None = None,
+    ) -> None:
+        self._log = log
         self._policies = policies or Shipped()
         self._fleet = fleet or Fleet(SharedTable(None))
         self._guard = guard
@@ -37,19 +49,43 @@ class Routing:
         return self._policies.current
 
     def route(self, policy: Policy, prompt: Prompt) -> Route:
-        return Route(policy, self._fleet, self._guard, prompt)
+        state = self._fleet.state(policy.settings)
+        return Route(policy, self._fleet, prompt, state, policy.decide(prompt, state, self._guard))
+
+    def record(self, route: Route, outcome: Mapping[str, Any]) -> None:
+        """A line in the log of decisions, where the policy wants one."""
+        megabytes = route.policy.settings.record_megabytes
+        if not megabytes or self._log is None:
+            return
+        try:
+            self._log.parent.mkdir(exist_ok=True)
+            recorded = decision_log.Recorded(route.prompt, route.state, route.made, outcome)
+            decision_log.append(self._log, recorded, megabytes << 20)
+        except OSError as error:
+            logging.warning(f"{self._log}: the decision is not recorded: {error.strerror}")
 
 
 class Route:
     """One request's. `made` is the policy's decision, `decision` that or the fallback that stands in for it."""
 
-    def __init__(self, policy: Policy, fleet: Fleet, guard: Guard, prompt: Prompt) -> None:
+    def __init__(self, policy: Policy, fleet: Fleet, prompt: Prompt, state: State, made: Decision) -> None:
         self.policy = policy
         self.prompt = prompt
-        self.state = fleet.state(policy.settings)
-        self.made = self.decision = policy.decide(prompt, self.state, guard)
+        self.state = state
+        self.made = self.decision = made
         self._fleet = fleet
-        self._tried = {self.made.model}
+        self._tried = {made.model}
+
+    def to(self, model: str, reason: str) -> Route:
+        """The way to this model instead, without a fallback."""
+        route = Route(self.policy, self._fleet, self.prompt, self.state, replace(self.made, model=model, reason=reason))
+        route._tried.update(self.policy.settings.models)
+        return route
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether half of the router processes or more are answering."""
+        return self._fleet.busy_share >= 0.5
 
     def begin(self) -> Attempt | None:
         """The attempt at the decision's engine; None while it is left alone, and another could be tried."""

@@ -38,6 +38,20 @@ def serve(request: Any, router: Router, watcher: Watcher) -> None:
         watcher.follow(None)
         if watch is not None:
             watch.end()
+    if router.has_shadow:
+        _run_shadow(router, watcher)
+
+
+def _run_shadow(router: Router, watcher: Watcher) -> None:
+    watch = Watch(lambda: False, router.policy.settings.shadow_seconds, lambda outcome: None)
+    watcher.follow(watch)
+    try:
+        router.run_shadow(watch)
+    except Exception:  # Nobody waits for it.
+        logging.exception("shadow")
+    finally:
+        watcher.follow(None)
+        watch.end()
 
 
 def _read(request: Any, router: Router) -> Request:

@@ -1,0 +1,82 @@
+"""Requests that also run on another engine, after their answer has ended: what it would have said, and at what cost.
+
+In the same process and after the client's stream, since a process may have one decoupled stream at a time. No client
+waits for it but one that comes while all other processes are busy, so it is left out where many are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from bls.engine_stream import EngineStream, Models, Tensors
+from bls.errors import RouterError
+from bls.record import Metrics
+from bls.request import Request
+from bls.routing import Route
+from bls.watcher import Watch
+
+SHADOWS = "llm_router_shadow_requests_total"
+SHADOW_TOKENS = "llm_router_shadow_tokens_total"
+SHADOW_COST = "llm_router_shadow_cost_total"
+
+
+def declare(metrics: Metrics) -> None:
+    metrics.declare(SHADOWS, "COUNTER", "Requests that also ran unseen, by model and outcome")
+    metrics.declare(SHADOW_TOKENS, "COUNTER", "Tokens that they got, by model, and whether the answer began with them")
+    metrics.declare(SHADOW_COST, "COUNTER", "What they cost by the policy's prices, by model")
+
+
+@dataclass
+class Answered:
+    """What a shadow is compared with: the answer's ids."""
+
+    request: Request
+    route: Route
+    encoded: Mapping[str, Tensors]
+    ids: list[int] = field(default_factory=list)
+
+    def shadow(self, finish: str) -> Route | None:
+        """The way of its shadow; None if it has none."""
+        route, settings = self.route, self.route.policy.settings
+        if settings.shadow_share <= 0 or finish not in ("stop", "length"):
+            return None
+        model = settings.shadow
+        is_wanted = model != route.decision.model and model in self.encoded and route.prompt.fits(model)
+        return (
+            route.to(model, "shadow") if is_wanted and route.prompt.is_among("shadow", settings.shadow_share) else None
+        )
+
+
+def run(models: Models, answered: Answered, route: Route, watch: Watch, metrics: Metrics) -> None:
+    """Runs it to its end or the watch's, and counts. Nothing that goes wrong here is anybody's."""
+    model = route.decision.model
+    if route.is_crowded:
+        metrics.add(SHADOWS, model=model, outcome="left_out")
+        return
+    ids: list[int] = []
+    try:
+        stream = EngineStream(models, answered.request, watch, answered.encoded)
+        with closing(stream):
+            stream.start(route)
+            for chunk in stream:
+                ids += chunk["output_ids"].reshape(-1)[: int(chunk["sequence_length"].flat[0])].tolist()
+                if watch.look_when_due() is not None:
+                    break
+        outcome = "late" if watch.outcome else "same" if ids == answered.ids else "other"
+    except RouterError as error:
+        logging.warning(f"shadow: {error}")
+        outcome = "failed"
+    metrics.add(SHADOWS, model=model, outcome=outcome)
+    agreeing = _agreeing(ids, answered.ids)
+    metrics.add(SHADOW_TOKENS, agreeing, model=model, agrees="yes")
+    metrics.add(SHADOW_TOKENS, len(ids) - agreeing, model=model, agrees="no")
+    for tier in route.policy.settings.tiers:
+        if tier.model == model:
+            metrics.add(SHADOW_COST, tier.cost(route.prompt.tokens[model], len(ids)), model=model)
+
+
+def _agreeing(one: Sequence[int], other: Sequence[int]) -> int:
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

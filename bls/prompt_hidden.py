@@ -21,7 +21,7 @@ _ESCAPE = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _FEWEST_ESCAPES = 2
 _TAGS = re.compile("[\U000e0020-\U000e007e]{6,}")  # fewer are the flag of a region
 _FLAG = "\U0001f3f4"
-_WRAPPED = re.compile(r"(?<=[A-Za-z0-9+/])\r?\n(?=[A-Za-z0-9+/])")
+_WRAPPED = re.compile(r"\n(?<=[A-Za-z0-9+/]\n)(?=[A-Za-z0-9+/])")  # the rare character first
 _UNWRAP_FROM = 60  # characters; lines of base64 are 64 or 76 long
 _URL_SAFE = str.maketrans("-_", "+/")
 
@@ -49,7 +49,7 @@ def _unwrapped(text: str) -> str:
     """With the lines of one run joined: those as long as encoders make them."""
     if "\n" not in text or max(map(len, text.split("\n"))) < _UNWRAP_FROM:
         return text
-    return _WRAPPED.sub("", text)
+    return _WRAPPED.sub("", text.replace("\r\n", "\n"))
 
 
 def _of_base64(run: str) -> str:

@@ -11,6 +11,17 @@ from __future__ import annotations
 
 from bls.contract import LARGE, SMALL
 from bls.decision import ALL_WELL, Decision, Prompt, State, Tier, TierState, example
+from bls.prompt_settings import (
+    Classifier,
+    Hidden,
+    Language,
+    Limits,
+    Patterns,
+    PersonalData,
+    Repetition,
+    Safety,
+    Words,
+)
 
 # The engines. Costs are for 1,000 tokens, in any one unit; they are only ever compared and summed.
 TIERS = (
@@ -21,7 +32,8 @@ TIERS = (
 # The numbers of the rules.
 SMALL_MAX_PROMPT_TOKENS = 512  # Beyond it a small model loses the thread.
 SMALL_MAX_NEW_TOKENS = 256  # A long answer asks for a plan, which is what the large model is for.
-HARD_SIGNALS = ("hard", "code", "math")  # What the prompt's checks may say that a small model is bad at,
+HARD_CLASSES = ("code", "maths", "reasoning")  # Of bls/classes.py.
+HARD_SIGNALS = ("hard", *HARD_CLASSES)  # What the prompt's checks may say that a small model is bad at,
 HARD_SCORE = 0.5  # and from which score on (0 to 1) they are believed.
 CLIENTS_MAY_CHOOSE = False  # Whether the parameter `model` of a request ("small", "large") decides.
 TENANT_TIERS: dict[str, str] = {}  # {"acme": LARGE}: all requests of a tenant go to one model.
@@ -69,6 +81,30 @@ BREAKER_ERROR_RATE = 0.5  # so large a share of the attempts in
 BREAKER_WINDOW_SECONDS = 30.0  # so long a time, over all router processes, and it is left alone for
 COOL_DOWN_SECONDS = 10.0  # so long; then one request tries it. Who has no other engine left is not turned away.
 DEFAULT = SMALL  # Answers, as `policy_error`, when `choose` raises or takes longer than a quarter of a second.
+
+# What a prompt goes through before `choose` sees it, in this order; the first check that refuses ends it. A check that
+# can't decide counts as a refusal (on_failure="closed", the default), or as if it had found nothing (the classifier and
+# the language). All options: bls/prompt_settings.py.
+TRUSTED = ("system", "developer")  # Messages of your own application. Where clients write these too, use ().
+NOT_THE_CLIENTS = (*TRUSTED, "assistant")  # What the model said may quote an attack that it declined.
+RISKS = ("prompt_injection", "violence", "self_harm", "sexual", "hate", "illegal_goods", "malware", "fraud")
+SAFETY = Safety(
+    (
+        Limits(max_characters=100_000, max_messages=256),
+        Repetition(min_characters=20_000),  # Far beyond what a person repeats to try a server out.
+        Words(skip_roles=TRUSTED),  # Each list's action is its `prompt` in words/categories.toml.
+        Patterns(skip_roles=NOT_THE_CLIENTS),
+        Hidden(skip_roles=NOT_THE_CLIENTS),
+        PersonalData(skip_roles=TRUSTED),  # Masked.
+        Language(),
+        Classifier(
+            skip_roles=NOT_THE_CLIENTS,
+            refuse_from=dict.fromkeys(RISKS, 0.9),
+            route_from=dict.fromkeys(HARD_CLASSES, HARD_SCORE),
+            budget_ms=50.0,
+        ),
+    )
+)
 
 # What is counted beside the answers.
 SHADOW_SHARE = 0.0  # 0.01: 1 % of the requests also run, after their answer has ended, on SHADOW; no client sees it.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bls.decision import Example, Tier
+from bls.prompt_settings import Safety
 
 
 class BadPolicy(Exception):
@@ -46,6 +47,7 @@ class Settings:
     record_megabytes: int
     refusal: str
     parameters: tuple[str, ...]
+    safety: Safety
     examples: tuple[Example, ...]
 
     @cached_property
@@ -94,6 +96,8 @@ class _Reader:
             self._refuse("REFUSAL", "it must be a text")
         if not isinstance(parameters, tuple) or not all(isinstance(name, str) for name in parameters):
             self._refuse("PARAMETERS", "it must be a tuple of names; a tuple of one needs its comma")
+        if not isinstance(self._value("SAFETY"), Safety):
+            self._refuse("SAFETY", "it must be a Safety((...)) of checks")
         numbers = {name.lower(): self._number(name) for name in _NUMBERS}
         chosen = {name.lower(): self._value(name) for name in _MODELS}
         return Settings(
@@ -101,6 +105,7 @@ class _Reader:
             fallback=self._fallback(models),
             first_token_seconds=self._first_token_seconds(models),
             examples=examples,
+            safety=self._value("SAFETY"),
             refusal=refusal,
             parameters=parameters,
             **numbers,

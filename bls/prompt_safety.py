@@ -20,7 +20,7 @@ from bls.prompt_checks import FINDERS, Classify, Finder, Finding, Late, Sources,
 from bls.prompt_language import is_chinese
 from bls.prompt_mask import Span, masked
 from bls.prompt_messages import PLAIN, USER, Turn, turns_of, written
-from bls.prompt_settings import ALLOW, CLOSED, MASK, REFUSE, ROUTE, SAFETY, Check, Limits, PersonalData, Safety, Words
+from bls.prompt_settings import ALLOW, CLOSED, MASK, OPEN, REFUSE, ROUTE, Check, Limits, PersonalData, Safety, Words
 from bls.word_table import BadTable, NewestTable
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class PromptSafety:
 
     def __init__(
         self,
-        settings: Safety = SAFETY,
+        settings: Safety,
         newest_table: NewestTable | None = None,
         classify: Classify | None = None,
         finders: Mapping[str, Finder] = FINDERS,
@@ -90,12 +90,14 @@ class PromptSafety:
             text, messages, USER if apply_chat_template else PLAIN
         )
 
-    def _tell(self, check: str, error: Exception) -> None:
+    def _tell(self, check: Check, error: Exception) -> None:
         """Logs what broke, with its stack the first time and then once a minute."""
-        key, now = (check, type(error).__name__), self._sources.clock()
+        key, now = (check.name, type(error).__name__), self._sources.clock()
         if now >= self._tell_again.get(key, now):
             expected = isinstance(error, RouterError | BadTable) or key in self._tell_again
-            log.error("the prompt's %s check failed: %s", check, error or key[1], exc_info=not expected)
+            # A server may well do without a classifier, and the metrics count it.
+            level = logging.INFO if isinstance(error, RouterError) and check.on_failure == OPEN else logging.ERROR
+            log.log(level, "the prompt's %s check failed: %s", check.name, error or key[1], exc_info=not expected)
             self._tell_again[key] = now + _TELL_AGAIN_SECONDS
 
 
@@ -103,7 +105,11 @@ class _Judging:
     """One prompt on its way through the table."""
 
     def __init__(
-        self, settings: Safety, sources: Sources, finders: Mapping[str, Finder], tell: Callable[[str, Exception], None]
+        self,
+        settings: Safety,
+        sources: Sources,
+        finders: Mapping[str, Finder],
+        tell: Callable[[Check, Exception], None],
     ) -> None:
         self._settings, self._sources, self._finders, self._tell = settings, sources, finders, tell
         self._turns: list[Turn] = []
@@ -142,7 +148,7 @@ class _Judging:
         except Late as late:
             outcome, finding = "late", late.finding or Finding(detail=str(late))
         except Exception as error:  # Whatever broke, the client must get an answer, and the one that the table names.
-            self._tell(check.name, error)
+            self._tell(check, error)
             outcome, finding = "failed", Finding(detail=type(error).__name__)
             if check.on_failure == CLOSED:
                 finding = Finding(REFUSE, f"{check.name}_unavailable", finding.detail)

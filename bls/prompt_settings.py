@@ -17,8 +17,6 @@ ALLOW, MASK, ROUTE, REFUSE = "allow", "mask", "route", "refuse"
 OPEN, CLOSED = "open", "closed"
 DISGUISES = ("base64", "hex", "percent", "invisible")
 PERSONAL_KINDS = ("email", "phone", "cn_id", "bank_card", "api_key")
-# Roles whose text an operator's application writes. Where clients write all messages themselves, use () instead.
-TRUSTED_ROLES = ("system", "developer")
 
 
 class BadSetting(ValueError):
@@ -188,11 +186,6 @@ CHECK_NAMES: dict[type[Check], str] = {
     Language: "language",
 }
 
-# Labels of bls/classes.py. Personal data isn't one of the risks here: it is masked.
-RISKS = ("prompt_injection", "violence", "self_harm", "sexual", "hate", "illegal_goods", "malware", "fraud")
-HARD = ("code", "maths", "reasoning")
-
-
 @dataclass(frozen=True)
 class Safety:
     """The table, in the order in which the checks run."""
@@ -226,22 +219,3 @@ def _placeholders(text: str) -> set[str]:
         return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
     except ValueError:
         return {text}
-
-
-SAFETY = Safety(
-    (
-        Limits(),
-        Repetition(min_characters=20_000),  # far beyond what a person repeats to try a server out
-        Words(skip_roles=TRUSTED_ROLES),
-        # What the model itself said may quote an attack that it declined.
-        Patterns(skip_roles=(*TRUSTED_ROLES, "assistant")),
-        Hidden(skip_roles=(*TRUSTED_ROLES, "assistant")),
-        PersonalData(skip_roles=TRUSTED_ROLES),
-        Language(),
-        Classifier(
-            skip_roles=(*TRUSTED_ROLES, "assistant"),
-            refuse_from=dict.fromkeys(RISKS, 0.9),
-            route_from=dict.fromkeys(HARD, 0.5),
-        ),
-    )
-)

@@ -107,7 +107,8 @@ class Router:
 
     def _answer(self, request: Request, watch: Watch, entry: Record) -> Generator[Reply, None, None]:
         word_filter = WordFilter(self._words.table()) if self._words else None
-        verdict = self._judge(request, entry)
+        policy = self._routing.policy
+        verdict = self._judge(request, policy, entry)
         if verdict.action == REFUSE:
             entry.reason, entry.finish = verdict.reason, "refused"
             decision = Decision(NO_MODEL, verdict.reason, 0)
@@ -116,7 +117,6 @@ class Router:
         if verdict.action == MASK:
             request = replace(request, text=verdict.text or "", messages=verdict.messages or "")
         encoded = self._encode_for_each(request)
-        policy = self._routing.policy
         contexts = {model: self._engines.manifest(model).context_tokens for model in encoded}
         prompt = prompt_of(request, policy, encoded, contexts, verdict)
         route = self._routing.route(policy, prompt)
@@ -176,9 +176,10 @@ class Router:
         entry.finish = _finish_reason(request, watch, entry, text)
         yield text.take(entry.finish)
 
-    def _judge(self, request: Request, entry: Record) -> Verdict:
+    def _judge(self, request: Request, policy: Policy, entry: Record) -> Verdict:
         if self._safety is None:
             return Verdict()
+        self._safety.settings = policy.settings.safety
         verdict = self._safety.judge(request.text, request.messages, request.apply_chat_template)
         entry.verdict, entry.failed_checks = ":".join(_named(verdict)), verdict.failed
         return verdict

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from bls import word_list
+from bls.policy import SAFETY
 from bls.prompt_safety import PromptSafety
-from bls.prompt_settings import SAFETY
 from bls.word_compiler import compile_lists
 from bls.word_list import Category, Word
 from bls.word_table import NewestTable

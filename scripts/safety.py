@@ -17,8 +17,9 @@ from pathlib import Path
 
 from bls import word_list
 from bls.errors import BadRequest
+from bls.policy import SAFETY
 from bls.prompt_safety import PromptSafety, Verdict
-from bls.prompt_settings import SAFETY, Safety
+from bls.prompt_settings import Safety
 from bls.word_compiler import compile_lists
 from bls.word_list import ListError
 from bls.word_table import NewestTable

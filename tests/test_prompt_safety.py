@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bls.errors import BadRequest, Busy, EngineUnavailable
+from bls.policy import SAFETY, TRUSTED
 from bls.prompt_checks import FINDERS
 from bls.prompt_safety import PromptSafety
 from bls.prompt_settings import (
@@ -20,8 +21,6 @@ from bls.prompt_settings import (
     OPEN,
     REFUSE,
     ROUTE,
-    SAFETY,
-    TRUSTED_ROLES,
     Classifier,
     Hidden,
     Language,
@@ -320,7 +319,7 @@ def test_a_mask_wins_over_a_route_and_the_signals_stay(lists):
 
 def test_the_classifier_reads_the_newest_messages_first_and_no_more_than_it_should(lists):
     asked = []
-    check = Classifier(max_characters=12, skip_roles=TRUSTED_ROLES)
+    check = Classifier(max_characters=12, skip_roles=TRUSTED)
     safety = PromptSafety(only(check), lists, lambda text: asked.append(text) or {})
     safety.judge(messages=chat(("system", "secret"), ("user", "first"), ("assistant", ""), ("user", "second")))
     safety.judge("")

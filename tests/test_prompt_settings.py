@@ -3,10 +3,10 @@
 import pytest
 
 from bls.classes import HARD, LABELS
+from bls.policy import SAFETY
 from bls.prompt_replies import REPLIES
 from bls.prompt_settings import (
     CHECK_NAMES,
-    SAFETY,
     BadSetting,
     Check,
     Classifier,

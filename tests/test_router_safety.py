@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,12 @@ import pytest
 from bls import record
 from bls.contract import LARGE, PREPROCESSING, SMALL
 from bls.errors import BadRequest, EngineFailed, EngineUnavailable
+from bls.policy import SAFETY
+from bls.policy_file import SHIPPED, load_policy
 from bls.prompt_safety import PromptSafety
 from bls.prompt_settings import CLOSED, Classifier, Safety
 from bls.router import Router
+from bls.routing import Routing
 from bls.word_compiler import compile_folder
 from bls.word_table import NewestTable
 from tests.fakes import FakeEngines, FakeMetrics, FakeModels, patient_watch, request
@@ -35,8 +39,21 @@ def words(tmp_path):
 
 
 def answer(models, given, words=None, safety=None, metrics=None):
-    router = Router(models, FakeEngines(), metrics or FakeMetrics(), words, safety)
+    routing = Routing(Fixed(safety.settings)) if safety else None
+    router = Router(models, FakeEngines(), metrics or FakeMetrics(), words, safety, routing=routing)
     return list(router.answer(given, patient_watch()))
+
+
+def shipped_safety(words):
+    return PromptSafety(SAFETY, words)
+
+
+class Fixed:
+    """The shipped policy with this safety table."""
+
+    def __init__(self, safety):
+        shipped = load_policy(SHIPPED)
+        self.current = replace(shipped, settings=replace(shipped.settings, safety=safety))
 
 
 def text_of(replies):
@@ -95,9 +112,7 @@ def test_a_request_keeps_the_lists_of_its_start(words, tmp_path):
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_refused_prompt_touches_no_model_and_is_answered_politely(words, stream):
     models, metrics = FakeModels(), FakeMetrics()
-    (reply,) = answer(
-        models, request("how to detonate it", stream=stream), words, PromptSafety(newest_table=words), metrics
-    )
+    (reply,) = answer(models, request("how to detonate it", stream=stream), words, shipped_safety(words), metrics)
     assert (reply.text, reply.finish_reason) == ("No more.", "refused")
     assert (reply.decision.model, reply.decision.reason) == ("none", "word_ended")
     assert reply.verdict == ("refuse", "word_ended")
@@ -112,14 +127,14 @@ def test_a_masked_prompt_is_what_the_engine_reads(words):
         (request(None, messages=json.dumps([{"role": "user", "content": "say forbidden"}])), "MESSAGES"),
     ):
         models = FakeModels()
-        (reply,) = answer(models, given, words, PromptSafety(newest_table=words))
+        (reply,) = answer(models, given, words, shipped_safety(words))
         (read,) = [tensors[tensor].flat[0].decode() for model, _, tensors in models.calls if model == PREPROCESSING]
         assert "forbidden" not in read and "say" in read
         assert reply.verdict == ("mask", "word_masked")
 
 
 def test_a_class_that_the_policy_calls_hard_goes_to_the_large_engine(words):
-    safety = PromptSafety(newest_table=words, classify=lambda text: {"code": 0.97, "chit_chat": 0.01})
+    safety = PromptSafety(SAFETY, words, classify=lambda text: {"code": 0.97, "chit_chat": 0.01})
     (reply,) = answer(FakeModels(), request("write a parser"), words, safety)
     assert (reply.decision.model, reply.decision.reason) == (LARGE, "hard")
     assert reply.verdict == ("route", "classifier_code")
@@ -141,12 +156,17 @@ def test_a_classifier_that_is_not_there_means_what_the_table_says(on_failure, fi
 
 def test_messages_that_cannot_be_read_are_the_clients_mistake(words):
     with pytest.raises(BadRequest, match="messages is not JSON"):
-        answer(FakeModels(), request(None, messages="[{"), words, PromptSafety(newest_table=words))
+        answer(FakeModels(), request(None, messages="[{"), words, shipped_safety(words))
 
 
 def test_the_log_tells_of_verdict_and_hits_without_any_text(words, caplog):
     caplog.set_level("INFO")
-    answer(FakeModels({SMALL: ["a forbidden b"]}), request("say forbidden"), words, PromptSafety(newest_table=words))
+    answer(
+        FakeModels({SMALL: ["a forbidden b"]}),
+        request("say forbidden"),
+        words,
+        shipped_safety(words),
+    )
     line = next(line for line in caplog.text.splitlines() if "request id=" in line)
     assert "verdict=mask:word_masked" in line and "filter_hits=masked:1" in line
     assert "forbidden" not in caplog.text
@@ -155,5 +175,5 @@ def test_the_log_tells_of_verdict_and_hits_without_any_text(words, caplog):
 def test_the_shipped_lists_leave_an_innocent_request_alone(tmp_path):
     compile_folder(Path(__file__).resolve().parent.parent / "words", tmp_path / "compiled.bin")
     words = NewestTable(tmp_path / "compiled.bin")
-    (reply,) = answer(FakeModels(), request("What is the capital of France?"), words, PromptSafety(newest_table=words))
+    (reply,) = answer(FakeModels(), request("What is the capital of France?"), words, shipped_safety(words))
     assert (reply.text, reply.verdict) == ("Paris", ("allow", "clean"))

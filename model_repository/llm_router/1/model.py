@@ -7,7 +7,6 @@ from bls.engines import Engines
 from bls.policy_service import PolicyService
 from bls.prompt_classify import classifier
 from bls.prompt_safety import PromptSafety
-from bls.prompt_settings import SAFETY
 from bls.router import Router
 from bls.watcher import Watcher
 from bls.word_table import words_beside
@@ -22,9 +21,9 @@ class TritonPythonModel:
         words = words_beside(repository) if is_filtering else None
         self.watcher = Watcher()
         models = triton_io.Models()
-        safety = PromptSafety(SAFETY, words, classifier(models))
         metrics = triton_io.Metrics()
         self.policy = PolicyService(repository, triton_io.parameters(args).get("policy_file", ""), metrics)
+        safety = PromptSafety(self.policy.routing.policy.settings.safety, words, classifier(models))
         engines = Engines(repository, models)
         self.router = Router(models, engines, metrics, words, safety, accumulate, self.policy.routing)
 

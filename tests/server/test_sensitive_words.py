@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from bls.contract import SMALL
+from bls.policy_file import SHIPPED
 from bls.word_compiler import compile_folder
 from bls.word_filter import filter_text
 from bls.word_table import WordTable
@@ -64,8 +65,11 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(folder):
-    lists = write(folder / "lists", LISTS)
-    with running_server(folder, echo_repository.make(folder, routers=16, words=lists)) as running:
+    repository = echo_repository.make(folder, routers=16, words=write(folder / "lists", LISTS))
+    # The echo engine's answer is its prompt, which must reach it as it is.
+    (folder / "policy.py").write_text(f"{SHIPPED.read_text()}\nSAFETY = Safety(())\n")
+    echo_repository.set_parameter(repository, "llm_router", "policy_file", "policy.py")
+    with running_server(folder, repository) as running:
         yield running
 
 

@@ -174,7 +174,7 @@ def write(path: Path, header: dict[str, Any], arrays: Sequence[npt.NDArray[np.in
             file.write(MAGIC + len(text).to_bytes(8, "little") + text + body)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
+        os.chmod(temporary, 0o444)  # written in place, it would kill every process that maps it
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)

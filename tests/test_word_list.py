@@ -143,6 +143,12 @@ def test_a_new_compiled_file_is_for_new_streams(folder):
     assert newest.table() is new
 
 
+def put(target, content):
+    """The compiled file can't be written in place."""
+    target.unlink()
+    target.write_bytes(content)
+
+
 @pytest.mark.parametrize("content", [b"", b"nonsense", MAGIC + b"\xff" * 30, None])
 def test_a_broken_compiled_file_is_refused_and_the_last_good_one_stays(folder, content, caplog):
     clock = [0.0]
@@ -153,7 +159,7 @@ def test_a_broken_compiled_file_is_refused_and_the_last_good_one_stays(folder, c
     if content is None:
         target.unlink()
     else:
-        target.write_bytes(content)
+        put(target, content)
         with pytest.raises(BadTable):
             WordTable(target)
     clock[0] += 1.1
@@ -165,7 +171,7 @@ def test_a_broken_compiled_file_is_refused_and_the_last_good_one_stays(folder, c
 def test_a_file_cut_short_is_refused(folder):
     target = folder / "compiled.bin"
     compile_folder(folder, target)
-    target.write_bytes(target.read_bytes()[:-4])
+    put(target, target.read_bytes()[:-4])
     with pytest.raises(BadTable, match="cut short"):
         WordTable(target)
 

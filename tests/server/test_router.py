@@ -205,18 +205,17 @@ def test_a_prompt_over_every_context_is_refused_with_the_numbers_and_starts_no_e
 
 
 @pytest.mark.parametrize(
-    ("values", "code"),
+    ("values", "prefix"),
     [
-        ({"text_input": "hi", "max_tokens": 0}, "INVALID_ARGUMENT"),
-        ({"text_input": "one two three", "max_tokens": 5, "seed": 1000 * echo_repository.FAILS_FIRST}, "INTERNAL"),
+        ({"text_input": "hi", "max_tokens": 0}, "[BAD_REQUEST] "),
+        ({"text_input": "one two three", "max_tokens": 5, "seed": 1000 * echo_repository.FAILS_FIRST}, "[INTERNAL] "),
     ],
 )
-def test_grpc_gets_the_code_of_the_error(server, values, code):
-    # Without this header Triton's gRPC streams carry the message alone.
-    with grpc_stream(server, headers={"triton_grpc_error": "true"}, stream=True, **values) as stream:
+def test_grpc_gets_the_class_of_the_error_in_its_message(server, values, prefix):
+    # Codes come with the header triton_grpc_error alone, and that may end the server (2.51): see the README.
+    with grpc_stream(server, stream=True, **values) as stream:
         error = error_of(stream.messages())
-    assert error.status() == f"StatusCode.{code}"
-    assert error.message().startswith(f"[{'BAD_REQUEST' if code == 'INVALID_ARGUMENT' else code}] ")
+    assert error.message().startswith(prefix)
 
 
 def test_an_engine_that_breaks_in_mid_stream_ends_the_stream_with_what_was_sent(server):

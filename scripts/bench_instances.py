@@ -1,6 +1,6 @@
 """Tokenizer and detokenizer by number of instances and by queue delay, for short and long texts, on the real server.
 
-    python -m scripts.bench instances [--clients 16] [--seconds 1.5] [--instances 1,2,4] [--delays 0,100,500,2000]
+    python -m scripts.bench instances [--clients 16] [--seconds 3] [--instances 1,2,4] [--delays 0,100,500,2000]
 
 Each client sends one request after the other, all from one process on the same machine, which needs a core too. Delays
 are max_queue_delay_microseconds. The last line of output is JSON.
@@ -118,13 +118,13 @@ def table(found: Sequence[dict[str, Any]]) -> str:
     for model, kind in dict.fromkeys((cell["model"], cell["text"]) for cell in found):
         lines += [
             f"\n{model}, {kind} text",
-            f"{'instances':>10}{'delay us':>10}{'req/s':>10}{'p50 ms':>10}{'p99 ms':>10}",
+            f"{'instances':>10}{'delay us':>10}{'req/s':>10}{'p50 ms':>10}{'p99 ms':>10}{'max ms':>10}",
         ]
         for cell in found:
             if (cell["model"], cell["text"]) == (model, kind):
                 lines.append(
                     f"{cell['instances']:>10}{cell['delay_us']:>10}{cell['requests_per_second']:>10.0f}"
-                    f"{cell['p50_ms']:>10.2f}{cell['p99_ms']:>10.2f}"
+                    f"{cell['p50_ms']:>10.2f}{cell['p99_ms']:>10.2f}{cell['max_ms']:>10.1f}"
                 )
     return "\n".join(lines)
 
@@ -136,7 +136,7 @@ def numbers(text: str) -> list[int]:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.bench instances", description=__doc__)
     parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--seconds", type=float, default=1.5, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=3, help="of each measurement")
     parser.add_argument("--instances", type=numbers, default=[1, 2, 4], help="comma between")
     parser.add_argument("--delays", type=numbers, default=[0, 100, 500, 2000], help="microseconds, comma between")
     parser.add_argument("--json", type=Path, help="also write the result to this file")

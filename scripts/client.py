@@ -17,7 +17,7 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, TypeVar
@@ -47,7 +47,7 @@ CHANNEL = [
 
 
 class TritonAsyncClient:
-    """Asks the models of one server over one gRPC connection, from one event loop.
+    """Asks the models of one server over one gRPC connection, from the event loop in which it is made.
 
     At most `max_in_flight` requests are sent at a time, the others wait here. A request that failed as UNAVAILABLE or
     BUSY before anything was received is sent again, up to `retries` times and within its deadline, after a random wait
@@ -71,7 +71,8 @@ class TritonAsyncClient:
         self._retries = retries
         self._backoff_s = backoff_s
         self._deadline_s = deadline_s
-        self._readers: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_closed = False
 
     async def __aenter__(self) -> TritonAsyncClient:
         return self
@@ -81,10 +82,11 @@ class TritonAsyncClient:
 
     async def close(self) -> None:
         """Ends what is still running, each with a RequestFailed, and then the connection."""
-        for reader in self._readers:
-            reader.cancel()
-        if self._readers:
-            await asyncio.wait(self._readers)
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         await self._client.close()
 
     async def stream(self, request: Request | str) -> AsyncIterator[Piece]:
@@ -95,20 +97,11 @@ class TritonAsyncClient:
         """
         request = Request(request) if isinstance(request, str) else request
         arrived: asyncio.Queue[Piece | None] = asyncio.Queue()
-        reader = asyncio.create_task(self._read(request, arrived))
-        self._readers.add(reader)
-        try:
+        async with self._running(self._read(request, arrived)) as reader:
+            reader.add_done_callback(lambda _: arrived.put_nowait(None))
             while (piece := await arrived.get()) is not None:
                 yield piece
-            await asyncio.wait({reader})
-            if reader.cancelled():
-                raise RequestFailed("CANCELLED", "the client was closed")
-            reader.result()
-        finally:
-            reader.cancel()
-            await asyncio.wait({reader})
-            self._readers.discard(reader)
-            _ = reader.cancelled() or reader.exception()  # seen, or asyncio logs it as never retrieved
+            await _outcome(reader)
 
     async def generate(self, request: Request | str) -> Answer:
         """The whole answer. Raises RequestFailed."""
@@ -141,8 +134,12 @@ class TritonAsyncClient:
         async def once(remaining_s: float) -> AsyncIterator[dict[str, Any]]:
             yield client_tensors.outputs(await self._infer(model, tensors, priority, timeout_s, remaining_s))
 
-        (result,) = [result async for result in self._attempts(once, deadline_s or self._deadline_s)]
-        return result
+        async def only() -> dict[str, Any]:
+            (result,) = [result async for result in self._attempts(once, deadline_s or self._deadline_s)]
+            return result
+
+        async with self._running(only()) as running:
+            return await _outcome(running)
 
     async def is_ready(self, model: str) -> bool:
         """Whether the server is there and has the model loaded. Says nothing of the models that this one calls."""
@@ -151,19 +148,31 @@ class TritonAsyncClient:
         except InferenceServerException:
             return False
 
-    async def _read(self, request: Request, arrived: asyncio.Queue[Piece | None]) -> None:
-        """Puts each piece, and None when nothing will follow; the task then says how it ended."""
+    @asynccontextmanager
+    async def _running(self, work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
+        """A task that `close` can end, and that ends with the block in any case."""
+        if self._is_closed:
+            work.close()
+            raise RequestFailed("CANCELLED", "the client was closed")
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
         try:
-            tensors = client_tensors.inputs(request.model, values(request))
-            ask = self._stream_once if request.model in STREAMED else self._generate_once
-
-            def once(remaining_s: float) -> AsyncIterator[Piece]:
-                return ask(request, tensors, remaining_s)
-
-            async for piece in self._attempts(once, request.deadline_s or self._deadline_s):
-                arrived.put_nowait(piece)
+            yield task
         finally:
-            arrived.put_nowait(None)
+            task.cancel()
+            await asyncio.wait({task})
+            self._tasks.discard(task)
+            _ = task.cancelled() or task.exception()  # seen, or asyncio logs it as never retrieved
+
+    async def _read(self, request: Request, arrived: asyncio.Queue[Piece | None]) -> None:
+        tensors = client_tensors.inputs(request.model, values(request))
+        ask = self._stream_once if request.model in STREAMED else self._generate_once
+
+        def once(remaining_s: float) -> AsyncIterator[Piece]:
+            return ask(request, tensors, remaining_s)
+
+        async for piece in self._attempts(once, request.deadline_s or self._deadline_s):
+            arrived.put_nowait(piece)
 
     async def _attempts(self, once: Callable[[float], AsyncIterator[T]], deadline_s: float) -> AsyncIterator[T]:
         """What `once(remaining seconds)` yields; asked again only while nothing was received, within the deadline."""
@@ -240,6 +249,14 @@ class TritonAsyncClient:
             if taking.done() and not taking.cancelled():
                 self._places.release()
             taking.cancel()
+
+
+async def _outcome(task: asyncio.Task[T]) -> T:
+    """What it returned or raised. Only `close` cancels it while somebody waits."""
+    await asyncio.wait({task})
+    if task.cancelled():
+        raise RequestFailed("CANCELLED", "the client was closed")
+    return task.result()
 
 
 def _microseconds(seconds: float | None) -> int | None:

@@ -54,7 +54,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         words = texts(values[TEXT[request.model_name]])[0].split()
         if request.model_name == PREPROCESSING:
             return response({"INPUT_ID": np.arange(len(words), dtype=np.int32)[None]})
-        await asyncio.sleep(0.01)
+        await (asyncio.Event().wait() if words == ["wait"] else asyncio.sleep(0.01))
         return response({"output_text": text_array(" ".join(words))})
 
     async def ModelStreamInfer(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:

@@ -157,6 +157,34 @@ def test_a_request_that_waits_for_a_place_ends_at_its_deadline_and_leaves_the_pl
     play(scenario)
 
 
+def test_a_closed_client_ends_what_runs_and_takes_nothing_more():
+    async def scenario(fake):
+        client = TritonAsyncClient(fake.url)
+        slow = {"input_text": "wait", "max_tokens": 5}
+        running = asyncio.create_task(client.infer("llama_7b_ensemble", slow))
+        await eventually(lambda: fake.started() == 1)
+        await client.close()
+        for request in (running, client.infer("llama_7b_ensemble", slow), client.generate(Request(TEXT))):
+            with pytest.raises(RequestFailed, match="CANCELLED: the client was closed"):
+                await request
+        assert fake.started() == 1
+
+    play(scenario)
+
+
+def test_a_request_that_has_not_begun_when_the_client_closes_ends_too():
+    async def scenario(fake):
+        client = TritonAsyncClient(fake.url)
+        requests = [asyncio.create_task(client.generate(Request(TEXT))) for _ in range(3)]
+        await asyncio.sleep(0)  # Each has made its task; none of these has run.
+        await client.close()
+        for request in requests:
+            with pytest.raises(RequestFailed, match="CANCELLED: the client was closed"):
+                await request
+
+    play(scenario)
+
+
 def test_a_stream_is_read_to_its_end_however_slowly_it_is_taken():
     async def scenario(fake):
         async with TritonAsyncClient(fake.url) as client:

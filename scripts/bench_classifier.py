@@ -38,9 +38,9 @@ from bls.text_manifest import CLASSIFIER, TextManifest
 from engines.classifier import build, evaluation, examples
 from scripts import processes, request_load
 from scripts.environment import ROOT
+from scripts.local_server import Server, running_server
 from scripts.progress import Progress
 from scripts.request_load import Load
-from tests.server.serving import Server, running_server
 
 SOURCE = ROOT / "model_repository"
 KINDS = ("plain", "plain1", "batched", "int8", "pipeline")

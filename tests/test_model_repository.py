@@ -7,7 +7,8 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 import bls
-from bls.contract import CONTRACTS, ENGINE, LARGE, LLAMA_7B, SMALL
+from bls.classes import LABELS
+from bls.contract import CONTRACTS, ENGINE, LARGE, LLAMA_7B, SMALL, TEXT_CLASSIFIER
 
 ROOT = Path(bls.__file__).resolve().parent.parent
 REPOSITORY = ROOT / "model_repository"
@@ -166,3 +167,28 @@ def test_the_batched_engine_is_as_published(path, config):
     assert config.dynamic_batching.max_queue_delay_microseconds == 5000
     assert sum(group.count for group in config.instance_group) == 2
     assert config.parameters["gpt_model_type"].string_value in ("V1", "inflight_fused_batching")
+
+
+CLASSIFIER_CONFIGS = [given for given in CONFIGS if name_of(given.values[0]) == TEXT_CLASSIFIER]
+
+
+@pytest.mark.parametrize(("path", "config"), CLASSIFIER_CONFIGS)
+def test_the_classifier_batches_as_published_and_never_with_one_instance(path, config):
+    assert list(config.dynamic_batching.preferred_batch_size) == [8, 16, 32, 64]
+    assert config.dynamic_batching.max_queue_delay_microseconds == 2000
+    assert (config.max_batch_size, sum(group.count for group in config.instance_group)) == (64, 2)
+    sizes = {tensor.name: list(tensor.dims) for tensor in config.output}
+    assert sizes["logits"] == sizes["labels"] == sizes["scores"] == [len(LABELS)]
+
+
+@pytest.mark.parametrize(("path", "config"), CLASSIFIER_CONFIGS)
+def test_texts_of_different_lengths_share_a_batch_where_the_model_pads_them(path, config):
+    """ONNX Runtime's backend would string the ids of all texts together instead."""
+    assert {tensor.allow_ragged_batch for tensor in config.input} == {config.backend == "python"}
+
+
+def test_the_classifiers_files_are_links_to_what_is_built():
+    for name in ("model.onnx", "weights.bin"):
+        link = REPOSITORY / TEXT_CLASSIFIER / "1" / name
+        assert link.is_symlink()
+        assert (link.parent / link.readlink()).resolve() == ROOT / "engines" / "built" / "classifier" / name

@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ENGINES = (*TIERS, CLASSIFIER)
 REFUSED, SETUP_FAILED = 2, 5  # exit statuses, explained in scripts/serve.py
 LAYOUT = 1  # raised when what is made here changes, so that old set-ups are made anew
-VENV_DISK_MIB = 1024  # the packages (490 MB), and pip's downloads while it works
+VENV_DISK_MIB = 1024  # the packages (600 MB), and pip's downloads while it works
 ENGINES_DISK_MIB = 512
 
 

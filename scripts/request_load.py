@@ -11,6 +11,7 @@ import selectors
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
@@ -22,7 +23,7 @@ _TYPES = {"i8": "INT64", "i4": "INT32", "f4": "FP32"}
 
 @dataclass(frozen=True)
 class Load:
-    """What a measured time gave: `latencies_s` of the requests that were sent and answered within it."""
+    """What a measured time gave: `latencies_s` of the requests that were answered within it."""
 
     seconds: float
     latencies_s: tuple[float, ...]
@@ -63,11 +64,11 @@ def run(host: str, requests: Sequence[bytes], connections: int, warm_up_s: float
     upcoming = cycle(requests)
     address, port = host.split(":")
     latencies = []
-    with selectors.DefaultSelector() as selector:
-        open_connections = [_Connection(socket.create_connection((address, int(port)))) for _ in range(connections)]
+    with selectors.DefaultSelector() as selector, ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_connection((address, int(port)))) for _ in range(connections)]
         begin = time.perf_counter() + warm_up_s
         end = begin + measured_s
-        for connection in open_connections:
+        for connection in map(_Connection, sockets):
             selector.register(connection.socket, selectors.EVENT_READ, connection)
             connection.send(next(upcoming))
         waiting = connections
@@ -80,14 +81,13 @@ def run(host: str, requests: Sequence[bytes], connections: int, warm_up_s: float
                 if not connection.read():
                     continue
                 now = time.perf_counter()
-                if connection.sent >= begin and now <= end:
+                if begin <= now <= end:
                     latencies.append(now - connection.sent)
                 if now < end:
                     connection.send(next(upcoming))
                 else:
                     waiting -= 1
                     selector.unregister(connection.socket)
-                    connection.socket.close()
     return Load(measured_s, tuple(latencies))
 
 

@@ -8,7 +8,8 @@
     python -m scripts.client "What is the capital of France?"
     python -m scripts.client --model llama_7b_ensemble --max-tokens 20 "Three colours:" "Three animals:"
 
-Leaving a stream, by `break`, an exception or the task's cancellation, stops its engine.
+Leaving a stream, by `break`, an exception or the task's cancellation, stops its engine. Not that of an ensemble: Triton
+2.51 doesn't tell a running step that its client has left, so what was begun there is computed to its end.
 """
 
 from __future__ import annotations

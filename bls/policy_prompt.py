@@ -59,7 +59,7 @@ def _wanted(request: Request, policy: Policy) -> str:
     model = policy.model_named(request.wanted)
     if model is None:
         names = ", ".join(tier.name for tier in policy.settings.tiers)
-        raise BadRequest(f"model is {request.wanted[:40]!r}; it must be one of {names}")
+        raise BadRequest(f"tier is {request.wanted[:40]!r}; it must be one of {names}")
     return model
 
 

@@ -52,7 +52,7 @@ _TO_ENGINE = {
 }
 
 # What may stand beside the tensors. Any other key is a misspelt input: /generate turns those into parameters.
-_FOR_POLICY = ("tenant", "user", "model")
+_FOR_POLICY = ("tenant", "user", "tier")
 _PARAMETERS = frozenset(
     ("id", "timeout", "priority", "sequence_id", "sequence_start", "sequence_end", "binary_data_output", *_FOR_POLICY)
 )
@@ -103,7 +103,7 @@ class Request:
     timeout_seconds: float | None
     tenant: str = ""
     user: str = ""
-    wanted: str = ""  # The tier or engine model that the parameter `model` names.
+    wanted: str = ""  # The tier or engine model that the parameter `tier` names.
     priority: int = 0
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
@@ -151,7 +151,7 @@ def parse(
         timeout_seconds=_timeout_seconds(parameters, timeout_us),
         tenant=_name(parameters, "tenant"),
         user=_name(parameters, "user"),
-        wanted=_name(parameters, "model"),
+        wanted=_name(parameters, "tier"),
         priority=_priority(parameters),
         parameters={name: parameters[name] for name in more_parameters if name in parameters},
     )

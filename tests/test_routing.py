@@ -62,10 +62,10 @@ class Server:
 
 def test_a_client_that_may_choose_names_a_tier_by_either_name():
     server = Server(CLIENTS_MAY_CHOOSE="True")
-    assert server.route(parameters={"model": "large"}) == (LARGE, "client_choice")
-    assert server.route(parameters={"model": LARGE}) == (LARGE, "client_choice")
-    with pytest.raises(BadRequest, match=r"model is 'huge'; it must be one of small, large"):
-        server.answer(parameters={"model": "huge"})
+    assert server.route(parameters={"tier": "large"}) == (LARGE, "client_choice")
+    assert server.route(parameters={"tier": LARGE}) == (LARGE, "client_choice")
+    with pytest.raises(BadRequest, match=r"tier is 'huge'; it must be one of small, large"):
+        server.answer(parameters={"tier": "huge"})
 
 
 def test_tenants_and_further_parameters_reach_the_policy():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Sequence
 
 from scripts.stress_report import Sample
@@ -73,10 +74,16 @@ def _curves(samples: Sequence[Sample], top: int) -> list[str]:
 
 def _axis(y: float, end: float, unit: str) -> list[str]:
     parts = [f'<line x1="{LEFT}" y1="{y}" x2="{WIDTH - RIGHT}" y2="{y}" stroke="{INK}"/>']
-    for tick in range(6):
-        value = end * tick / 5
-        parts.append(_text(_x(value, end), y + 18, f"{value:.3g} {unit}", anchor="middle"))
+    step = _round_step(end)
+    for tick in range(int(end / step + 1e-9) + 1):
+        parts.append(_text(_x(tick * step, end), y + 18, f"{tick * step:g} {unit}", anchor="middle"))
     return parts
+
+
+def _round_step(end: float) -> float:
+    """1, 2 or 5 times a power of ten, at least a tenth and at most a quarter of the axis."""
+    power = 10.0 ** math.floor(math.log10(end / 10))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= end / 10)
 
 
 def _x(seconds: float, end: float) -> float:

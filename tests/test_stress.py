@@ -136,6 +136,15 @@ def test_the_picture_is_well_formed_with_a_bar_for_each_part_of_a_request():
     assert len([colour for colour in colours if colour != "white"]) == 3
 
 
+@pytest.mark.parametrize(("end", "ticks"), [(0.7, 7), (1.0, 10), (23.7, 4), (26.0, 5), (1e-6, 10), (3600, 7)])
+def test_the_axis_has_round_numbers(end, ticks):
+    picture = ElementTree.fromstring(draw([Sample("x", 0.0, error="BUSY", ended_s=end)], "title"))
+    texts = [element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")]
+    numbers = [float(text.removesuffix(" s")) for text in texts if text.endswith(" s")]
+    assert (len(numbers), numbers[0]) == (ticks + 1, 0)
+    assert f"{numbers[1]:e}"[0] in "125"
+
+
 @pytest.mark.parametrize("samples", [[], [Sample("short", 0.0, error="BUSY")]])
 def test_a_picture_of_nothing_is_well_formed(samples):
     ElementTree.fromstring(draw(samples, "nothing"))

@@ -168,10 +168,23 @@ def test_each_request_is_answered_and_the_last_line_is_json(tmp_path, capsys):
     ElementTree.parse(picture)
 
 
-def test_no_more_than_the_concurrency_are_sent_at_a_time(tmp_path):
-    mix = mix_of(tmp_path, {"text": "one two three", "max_tokens": 10})
-    fake, status = run("--requests=20", "--concurrency=3", f"--mix={mix}")
-    assert (status, fake.started(), fake.most_running) == (0, 20, 3)
+def test_the_concurrency_is_used_and_kept(tmp_path):
+    samples, most_running = played(tmp_path, concurrency=3, requests=12, inputs={"seed": 30}, max_seconds=60)
+    assert most_running == 3
+    assert [each.error for each in samples] == [""] * 12
+
+
+def played(tmp_path, concurrency, requests, inputs, max_seconds):
+    """The samples of a stress test of one prompt, and how many requests ran at once at most."""
+
+    async def whole():
+        async with FakeTriton() as fake, stress.TritonAsyncClient(fake.url) as client:
+            test = stress.StressTest(client, "llm_router", concurrency, inputs=inputs)
+            mix = load_mix(mix_of(tmp_path, {"text": "one two three"}))
+            await test.run(plan(mix, requests, None, 1), max_seconds)
+            return test.samples, fake.most_running
+
+    return asyncio.run(whole())
 
 
 def test_errors_are_counted_by_kind_and_the_test_fails(tmp_path, capsys):
@@ -187,15 +200,9 @@ def test_errors_are_counted_by_kind_and_the_test_fails(tmp_path, capsys):
     assert "failed with BUSY: 1" in said
 
 
-def test_what_has_not_ended_in_time_is_cut_off_and_counted(tmp_path, capsys, monkeypatch):
-    async def whole():
-        async with FakeTriton() as fake, stress.TritonAsyncClient(fake.url) as client:
-            silent = {"seed": 1000 * echo_repository.SILENT}
-            test = stress.StressTest(client, "llm_router", concurrency=4, inputs=silent)
-            await test.run(plan(load_mix(mix_of(tmp_path, {"text": "a"})), 6, None, 1), max_seconds=0.5)
-            return test.samples, fake.most_running
-
-    samples, most_running = asyncio.run(whole())
+def test_what_has_not_ended_in_time_is_cut_off_and_counted(tmp_path):
+    silent = {"seed": 1000 * echo_repository.SILENT}
+    samples, most_running = played(tmp_path, concurrency=4, requests=6, inputs=silent, max_seconds=0.5)
     assert [each.error for each in samples] == ["CUT_OFF"] * 4
     assert most_running == 4
     assert report(samples, Objective(), 6)["errors"] == {"CUT_OFF": 4, "NOT_SENT": 2}

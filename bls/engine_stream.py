@@ -50,14 +50,22 @@ class Models(Protocol):
 class EngineStream(Iterator[Tensors]):
     """The responses of the engine that took the request: the chosen one, or the one that the policy falls back to."""
 
-    def __init__(self, models: Models, request: Request, watch: Watch, encoded: Mapping[str, Tensors]) -> None:
+    def __init__(
+        self,
+        models: Models,
+        request: Request,
+        watch: Watch,
+        encoded: Mapping[str, Tensors],
+        may_be_cut: bool = False,
+    ) -> None:
+        """`may_be_cut`: the text may end before the engine does, so that it had better come piece by piece."""
         self._models = models
         self._request = request
         self._watch = watch
         self._encoded = encoded
         self._outputs = ["output_ids", "sequence_length", *sorted(request.outputs.intersection(LOG_PROBS))]
-        # Words are looked for while the text comes, so that the engine can be stopped; else one response is cheaper.
-        self._is_streaming = request.stream or bool(request.stop_words or request.bad_words)
+        # Else one response is cheaper.
+        self._is_streaming = request.stream or may_be_cut
         self._attempt: Attempt | None = None
         self._first: Tensors | None = None
         self._rest: Generator[Tensors, None, None] | None = None  # None: not begun, or ended.

@@ -127,7 +127,8 @@ class Router:
                 policy.settings.refusal, finish_reason="refused", decision=route.decision, verdict=_named(verdict)
             )
             return
-        stream = EngineStream(self._models, request, watch, encoded)
+        may_be_cut = bool(request.stop_words or request.bad_words or (word_filter and word_filter.may_terminate))
+        stream = EngineStream(self._models, request, watch, encoded, may_be_cut)
         answered = shadow.Answered(request, route, encoded)
         self._answered = None
         with closing(stream):

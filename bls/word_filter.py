@@ -62,6 +62,11 @@ class WordFilter:
         return self._table.version
 
     @property
+    def may_terminate(self) -> bool:
+        """Whether there is a word that would end the stream."""
+        return self._terminates
+
+    @property
     def totals(self) -> list[tuple[str, str, int]]:
         """What was found so far: category, action, and how many matches."""
         actions = {treatment.name: treatment.action for treatment in self._treatments}

@@ -68,9 +68,11 @@ def test_no_part_of_a_listed_word_goes_out(words, pieces, stream):
     assert replies[-1].words_version == words.table().version
 
 
-def test_a_terminating_word_ends_the_answer_and_stops_the_engine(words):
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_terminating_word_ends_the_answer_and_stops_the_engine(words, stream):
     models, metrics = FakeModels({SMALL: ["to deto", "nate ", "it", "all"]}), FakeMetrics()
-    replies = answer(models, request(stream=True, max_tokens=50), words, metrics=metrics)
+    replies = answer(models, request(stream=stream, max_tokens=50), words, metrics=metrics)
+    assert models.engine_calls()[0][2]["streaming"].all()
     assert text_of(replies) == "to No more."
     assert replies[-1].finish_reason == "filtered"
     (call,) = models.engine_calls()

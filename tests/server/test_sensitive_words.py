@@ -122,11 +122,13 @@ def test_an_echoed_prompt_is_filtered_with_its_answer(server):
         assert "".join(event["text_output"] for event in events) == "a ********* " * 2
 
 
-def test_a_terminating_word_stops_the_engine_within_two_tokens(server):
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_terminating_word_stops_the_engine_within_two_tokens(server, stream):
     tokens, stops = (metric(server, f"echo_engine_{name}_total", model=SMALL) for name in ("tokens", "stopped"))
     saved = metric(server, "llm_router_filter_tokens_saved_total")
     text = "one two detonate three four five six seven eight nine ten "
-    events = events_of(server, text_input=text, max_tokens=200, seed=ENDLESS + 50, return_num_output_tokens=True)
+    given = {"text_input": text, "max_tokens": 200, "seed": ENDLESS + 50, "return_num_output_tokens": True}
+    events = events_of(server, stream=stream, **given)
     assert "".join(event["text_output"] for event in events) == "one two No more of that."
     assert events[-1]["finish_reason"] == "filtered"
     counted = sum(event["num_output_tokens"] for event in events)

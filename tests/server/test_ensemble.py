@@ -208,9 +208,9 @@ def test_a_listed_word_does_not_reach_the_caller(client):
 
 
 def test_whole_texts_are_filtered_row_by_row(client):
-    text = np.array([[b"my mail is someone@example.com"], [b"nothing to hide"]], np.object_)
+    text = np.array([[b"a damn shame"], [b"nothing to hide"]], np.object_)
     filtered = client.infer(SENSITIVE_WORDS, inputs_of(text=text)).as_numpy("filtered_text")
-    assert filtered.tolist() == [[b"my mail is *******************"], [b"nothing to hide"]]
+    assert filtered.tolist() == [[b"a **** shame"], [b"nothing to hide"]]
 
 
 def test_in_static_batching_the_answers_are_the_same(server, client):

@@ -96,7 +96,7 @@ class Fleet:
         return Attempt(self, model, slot, settings, is_probe)
 
     def _tier_state(self, model: str, slot: int, in_flight: int, now: float) -> TierState:
-        first_token_seconds, error_rate = self._recent[model]
+        first_token_seconds, error_rate = self._recent.get(model, (None, 0.0))
         until, not_loaded_at = self._shared(slot, _OPEN_UNTIL), self._shared(slot, _NOT_LOADED_AT)
         return TierState(
             ready=not not_loaded_at or now - not_loaded_at >= STALE_SECONDS,

@@ -90,7 +90,7 @@ def _answer(policy: Policy, prompt: Prompt, state: State) -> Decision:
     try:
         decision = policy.choose(prompt, state)
         again = policy.choose(prompt, state)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         problem = f"choose raises {type(error).__name__}: {error}; {_told(prompt, state)}"
         raise BadPolicy(policy.path, line_in(policy.path, error), problem) from None
     problem = _problem(policy, prompt, decision, again)

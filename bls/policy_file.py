@@ -85,7 +85,7 @@ class Policy:
         try:
             decision = guard(self.choose, prompt, state)
             self._check(decision)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             line = line_in(self.path, error)
             logging.error(f"{self.path}:{line}: {POLICY_ERROR}: {type(error).__name__}: {error}")
             decision = Decision(self._default(prompt), POLICY_ERROR, line or 1)

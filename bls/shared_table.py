@@ -14,6 +14,7 @@ import fcntl
 import mmap
 import os
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ class SharedTable:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
+        self._threads = threading.Lock()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) if path else os.memfd_create("table")
         try:
             with self._locked(_SETUP_LOCK):
@@ -167,11 +169,12 @@ class SharedTable:
 
     @contextlib.contextmanager
     def _locked(self, byte: int) -> Iterator[None]:
-        self._set_lock(byte, fcntl.F_WRLCK, wait=True)
-        try:
-            yield
-        finally:
-            self._set_lock(byte, fcntl.F_UNLCK)
+        with self._threads:  # The kernel's lock is the process's, and lets its threads pass.
+            self._set_lock(byte, fcntl.F_WRLCK, wait=True)
+            try:
+                yield
+            finally:
+                self._set_lock(byte, fcntl.F_UNLCK)
 
     def _try_lock(self, byte: int) -> bool:
         try:

@@ -80,6 +80,16 @@ def test_each_view_has_a_row_of_its_own_and_the_models_the_same_slots(path):
     assert SharedTable(path).row == 1
 
 
+def test_threads_that_name_models_at_once_get_slots_of_their_own(path):
+    for _ in range(20):
+        path.unlink(missing_ok=True)
+        table = SharedTable(path)
+        with ThreadPoolExecutor(4) as pool:
+            slots = list(pool.map(table.slot, ["a", "b", "c", "d"]))
+        assert sorted(slots) == [0, 1, 2, 3]
+        assert [SharedTable(path).slot(name) for name in "abcd"] == slots
+
+
 def test_a_ninth_model_and_a_row_too_many_are_errors(path, monkeypatch):
     table = SharedTable(path)
     for number in range(shared_table.MODELS):

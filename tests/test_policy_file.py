@@ -160,7 +160,7 @@ def test_a_policy_that_raises_on_a_request_gives_the_default_that_fits(caplog):
     assert policy.decide(prompt(tokens=78), ALL_WELL).reason == "default"
 
 
-@pytest.mark.parametrize("answer", ["None", "'small'", "Decision('gpt', 'x')"])
+@pytest.mark.parametrize("answer", ["None", "'small'", "Decision('gpt', 'x')", "exit(3)", "choose(prompt, state)"])
 def test_an_answer_that_is_no_decision_gives_the_default(answer):
     policy = load_policy(SHIPPED, edited(FIRST_RULE, f"    return {answer}\n{FIRST_RULE}"))
     assert policy.decide(prompt(), ALL_WELL).reason == "policy_error"

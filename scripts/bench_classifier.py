@@ -8,6 +8,7 @@ batched   as model_repository has it: dynamic batching, 2 instances of 1 thread 
 int8      batched, with the weights of all multiplications as eight-bit integers (dynamic quantisation)
 pipeline  batched, from raw text: text_pipeline_ensemble, texts of the same lengths
 
+"CPU ms" is what the server and its models spent on a request, which a busy machine changes less than the rates.
 Lengths are tokens of a text, [CLS] and [SEP] included; 0 is a mix of all lengths from 8 to 128, short ones most. Each
 client sends its next request when the last is answered. The last line of output is JSON.
 """
@@ -24,7 +25,7 @@ import statistics
 import tempfile
 import urllib.request
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,7 @@ def make_repository(folder: Path, cores: int) -> Path:
         shutil.copytree(SOURCE / model, repository / model, symlinks=True)
     shutil.copytree(manifest.built_folder(SOURCE, CLASSIFIER), folder / "engines" / "built" / CLASSIFIER)
     for kind, threads in (("plain", cores), ("plain1", 1)):
-        text = _config(repository, kind)
-        text = re.sub(r"dynamic_batching \{.*?\n\}\n", "", text, flags=re.DOTALL).replace("count: 2", "count: 1")
-        _write(repository, kind, _with_threads(text, threads))
+        _write(repository, kind, plain(_config(repository, kind), threads))
     _write(repository, "int8", _config(repository, "int8"))
     _make_int8(repository, folder / "engines" / "built")
     return repository
@@ -68,7 +67,9 @@ def _config(repository: Path, kind: str) -> str:
     return text.replace(f'name: "{TEXT_CLASSIFIER}"', f'name: "{kind}"')
 
 
-def _with_threads(text: str, threads: int) -> str:
+def plain(config: str, threads: int) -> str:
+    """The config without batching, with one instance of so many threads."""
+    text = re.sub(r"dynamic_batching \{.*?\n\}\n", "", config, flags=re.DOTALL).replace("count: 2", "count: 1")
     return re.sub(r'(key: "threads" value \{ string_value: ")\d+', rf"\g<1>{threads}", text)
 
 
@@ -112,6 +113,15 @@ def accuracies(built: Path) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Round:
+    """`batch` is how many requests an execution of the model had, `cpu_ms` what the whole server spent on a request."""
+
+    load: Load
+    batch: float
+    cpu_ms: float
+
+
 class Kind:
     """One way to serve, and the requests that ask it."""
 
@@ -132,12 +142,15 @@ class Kind:
         tensors = {"input_ids": ids.astype(np.int64), "attention_mask": np.ones((1, length), np.int64)}
         return request_load.request_bytes(self.host, self.model, tensors, ["logits", "embedding"])
 
-    def run(self, clients: int, seconds: float) -> tuple[Load, float]:
-        """The load, and how many requests an execution of the model had."""
-        before = self._counts()
+    def run(self, clients: int, seconds: float) -> Round:
+        before, cpu = self._counts(), self._cpu_seconds()
         load = request_load.run(self.host, self.requests, clients, warm_up_s=seconds / 3, measured_s=seconds)
+        spent = self._cpu_seconds() - cpu
         requests, executions = (after - b for after, b in zip(self._counts(), before, strict=True))
-        return load, requests / max(executions, 1)
+        return Round(load, requests / max(executions, 1), spent * 1000 / max(requests, 1))
+
+    def _cpu_seconds(self) -> float:
+        return sum(processes.cpu_seconds(self._server.server_pid).values())
 
     def _counts(self) -> tuple[int, int]:
         model = TEXT_CLASSIFIER if self.model == TEXT_PIPELINE else self.model
@@ -151,45 +164,41 @@ def compare(
 ) -> dict[str, Any]:
     """Each kind in turn, `rounds` times."""
     asked = {kind: Kind(server, kind, length, seed=length) for kind in kinds}
-    loads: dict[str, list[Load]] = {kind: [] for kind in kinds}
-    batches: dict[str, list[float]] = {kind: [] for kind in kinds}
+    rounds: dict[str, list[Round]] = {kind: [] for kind in kinds}
     for _ in range(options.rounds):
         for kind in kinds:
-            load, batch = asked[kind].run(clients, options.seconds)
-            loads[kind].append(load)
-            batches[kind].append(batch)
-    return {kind: _summary(loads[kind], batches[kind]) for kind in kinds} | _gains(loads)
+            rounds[kind].append(asked[kind].run(clients, options.seconds))
+    return {kind: _summary(rounds[kind]) for kind in kinds} | _gains(rounds)
 
 
-def _summary(loads: Sequence[Load], batches: Sequence[float]) -> dict[str, float]:
+def _summary(rounds: Sequence[Round]) -> dict[str, float]:
     """Medians over the rounds."""
     return {
-        "per_second": statistics.median(load.per_second for load in loads),
-        "p50_ms": statistics.median(load.latency_ms(50) for load in loads),
-        "p99_ms": statistics.median(load.latency_ms(99) for load in loads),
-        "batch": statistics.median(batches),
+        "per_second": statistics.median(each.load.per_second for each in rounds),
+        "p50_ms": statistics.median(each.load.latency_ms(50) for each in rounds),
+        "p99_ms": statistics.median(each.load.latency_ms(99) for each in rounds),
+        "batch": statistics.median(each.batch for each in rounds),
+        "cpu_ms": statistics.median(each.cpu_ms for each in rounds),
     }
 
 
-def _gains(loads: dict[str, list[Load]]) -> dict[str, Any]:
+def _gains(rounds: dict[str, list[Round]]) -> dict[str, Any]:
     """Requests/s over the baseline's, round by round."""
-    base = loads.get("plain", [])
-    return {
-        f"{kind}_over_plain": {"median": statistics.median(each), "min": min(each), "max": max(each)}
-        for kind in loads
-        if kind != "plain" and base
-        for each in [[a.per_second / b.per_second for a, b in zip(loads[kind], base, strict=True)]]
-    }
+    base = [each.load.per_second for each in rounds.get("plain", [])]
+    found: dict[str, Any] = {}
+    for kind in rounds if base else ():
+        gains = [each.load.per_second / below for each, below in zip(rounds[kind], base, strict=True)]
+        if kind != "plain":
+            found[f"{kind}_over_plain"] = {"median": statistics.median(gains), "min": min(gains), "max": max(gains)}
+    return found
 
 
 def table(title: str, found: dict[str, Any], kinds: Sequence[str]) -> str:
-    lines = [
-        f"\n{title}",
-        f"{'':<10}{'requests/s':>12}{'p50 ms':>10}{'p99 ms':>10}{'batch':>8}   over plain (min to max)",
-    ]
+    columns = {"per_second": "requests/s", "p50_ms": "p50 ms", "p99_ms": "p99 ms", "batch": "batch", "cpu_ms": "CPU ms"}
+    head = "".join(f"{name:>11}" for name in columns.values())
+    lines = [f"\n{title}", f"{'':<10}{head}   over plain (min to max)"]
     for kind in kinds:
-        each = found[kind]
-        cells = f"{each['per_second']:12.0f}{each['p50_ms']:10.1f}{each['p99_ms']:10.1f}{each['batch']:8.1f}"
+        cells = "".join(f"{found[kind][column]:11.1f}" for column in columns)
         gain = found.get(f"{kind}_over_plain")
         shown = f"   {gain['median']:.2f} ({gain['min']:.2f} to {gain['max']:.2f})" if gain else ""
         lines.append(f"{kind:<10}{cells}{shown}")

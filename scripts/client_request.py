@@ -34,7 +34,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of an answer as it came. The last one has `is_last`, and what is only known then; None: not told."""
+    """A part of an answer as it came. The last one has `is_last`, and what is only known then; None: not told.
+
+    A `finish_reason` of engine_error says that the engine broke and the text is what came before.
+    """
 
     text: str
     tokens: int | None = None

@@ -91,6 +91,8 @@ class StressTest:
             async for piece in self._client.stream(Request(prompt.text, prompt.max_tokens, self._model, inputs)):
                 if piece.text or piece.tokens:
                     sample.arrivals_s.append(self._now())
+                if piece.finish_reason == "engine_error":  # half an answer
+                    sample.error = piece.finish_reason.upper()
                 if piece.tokens is not None:
                     sample.tokens = (sample.tokens or 0) + piece.tokens
             if self._exact and self._model not in STREAMED:  # It doesn't tell; but so many were asked for.

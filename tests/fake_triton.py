@@ -100,8 +100,11 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         whole = not bool(values["stream"].flat[0])
         for place, piece in enumerate([shown] if whole else shown):
             await asyncio.sleep(step_s * len(shown) if whole else step_s)
-            if kind == FAILS_LATER and place == 2:
+            if kind == FAILS_LATER and whole:
                 await context.abort(grpc.StatusCode.INTERNAL, "[INTERNAL] the engine failed in mid-stream")
+            if kind == FAILS_LATER and place == 2:
+                yield router_response("", 0, "engine_error")
+                return
             if failure and place == failure[2]:
                 await context.abort(grpc.StatusCode[failure[0]], failure[1])
             is_last = whole or place == len(shown) - 1

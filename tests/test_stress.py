@@ -174,6 +174,12 @@ def test_the_concurrency_is_used_and_kept(tmp_path):
     assert [each.error for each in samples] == [""] * 12
 
 
+def test_half_an_answer_is_an_error(tmp_path):
+    broken = {"seed": 1000 * echo_repository.FAILS_LATER}
+    samples, _ = played(tmp_path, concurrency=2, requests=2, inputs=broken, max_seconds=60)
+    assert [each.error for each in samples] == ["ENGINE_ERROR"] * 2
+
+
 def played(tmp_path, concurrency, requests, inputs, max_seconds):
     """The samples of a stress test of one prompt, and how many requests ran at once at most."""
 

@@ -186,6 +186,7 @@ CHECK_NAMES: dict[type[Check], str] = {
     Language: "language",
 }
 
+
 @dataclass(frozen=True)
 class Safety:
     """The table, in the order in which the checks run."""

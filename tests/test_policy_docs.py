@@ -31,7 +31,9 @@ def block(text):
 
 
 def test_the_rule_for_a_language_passes_with_its_example():
-    policy = with_rule(block('return Decision(LARGE, "german")'), examples=block("example(Decision"))
+    policy = with_rule(
+        block('return Decision(LARGE, "german")'), examples=f"    {block('example(Decision').strip()},\n"
+    )
     assert policy.choose(prompt(language="de"), State()) == Decision(LARGE, "german")
     assert policy.choose(prompt(language="en"), State()) == Decision(SMALL, "default")
 

@@ -36,7 +36,6 @@ __all__ = ["Answer", "Piece", "Request", "RequestFailed", "TritonAsyncClient"]
 
 DEADLINE_S = 600.0
 T = TypeVar("T")
-HEADERS = {"triton_grpc_error": "true"}  # without it the errors of a stream have no code (Triton 2.51)
 CHANNEL = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
@@ -205,7 +204,8 @@ class TritonAsyncClient:
             }
 
         # A stream of its own for each request: it can be cancelled alone, and its error ends nothing else.
-        call = self._client.stream_infer(only(), stream_timeout=remaining_s, headers=HEADERS)
+        # Without the header triton_grpc_error, which may crash Triton 2.51: the codes are read from the messages.
+        call = self._client.stream_infer(only(), stream_timeout=remaining_s)
         has_ended = False
         try:
             async for result, error in call:

@@ -14,6 +14,15 @@ _CORE_WORDS = (
     ("has no available versions", "UNAVAILABLE"),
     ("is not ready", "UNAVAILABLE"),
 )
+# What gRPC would call it: a stream's errors come without a code (Triton 2.51).
+_CODES = {
+    "BAD_REQUEST": "INVALID_ARGUMENT",
+    "BUSY": "UNAVAILABLE",
+    "UNAVAILABLE": "UNAVAILABLE",
+    "TIMEOUT": "UNAVAILABLE",
+    "CANCELLED": "CANCELLED",
+    "INTERNAL": "INTERNAL",
+}
 
 
 class RequestFailed(Exception):
@@ -34,11 +43,7 @@ class RequestFailed(Exception):
 
     @property
     def kind(self) -> str:
-        # Not only at its begin: an ensemble puts its name before what a member says.
-        found = re.search(r"\[([A-Z_]+)\] ", self.message)
-        if found:
-            return found[1]
-        return next((word for text, word in _CORE_WORDS if text in self.message), self.code)
+        return _word(self.message) or self.code
 
     @property
     def is_retryable(self) -> bool:
@@ -46,12 +51,18 @@ class RequestFailed(Exception):
         return self.kind in ("UNAVAILABLE", "BUSY")
 
 
+def _word(message: str) -> str:
+    # Not only at its begin: an ensemble puts its name before what a member says.
+    found = re.search(r"\[([A-Z_]+)\] ", message)
+    return found[1] if found else next((word for text, word in _CORE_WORDS if text in message), "")
+
+
 def from_rpc(error: Any, deadline_s: float) -> RequestFailed:
     """What a grpc.aio.AioRpcError or tritonclient's exception stands for."""
     if isinstance(error, InferenceServerException):
         code, message = (error.status() or "UNKNOWN").removeprefix("StatusCode."), error.message()
-        if code == "UNKNOWN" and "unknown model" in message:  # a stream has no code for it (Triton 2.51)
-            code = "NOT_FOUND"
+        if code == "UNKNOWN":
+            code = "NOT_FOUND" if "unknown model" in message else _CODES.get(_word(message), code)
     else:
         code, message = error.code().name, error.details()
     if code == "DEADLINE_EXCEEDED":

@@ -110,6 +110,7 @@ SAFETY = Safety(
 SHADOW_SHARE = 0.0  # 0.01: 1 % of the requests also run, after their answer has ended, on SHADOW; no client sees it.
 SHADOW = LARGE
 SHADOW_SECONDS = 30.0  # The longest that one may run; a router process takes no request meanwhile.
+SHADOW_POLICY = ""  # "policy_next.py": a file beside this one that also decides each request; only counted.
 BASELINE = LARGE  # Savings are counted against this model answering everything.
 RECORD_MEGABYTES = 0  # 64: the features of each decision, never a text, go to logs/decisions.jsonl, the newest 64 MB.
 

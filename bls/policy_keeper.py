@@ -8,6 +8,7 @@ import time
 
 from bls.fleet import STALE_SECONDS, Fleet
 from bls.policy_loader import LOOK_SECONDS, Policies
+from bls.shadow_policy import ShadowPolicy
 
 _IDLE_SECONDS = 5.0  # Without a request for so long nobody needs a fresh state.
 
@@ -15,8 +16,9 @@ _IDLE_SECONDS = 5.0  # Without a request for so long nobody needs a fresh state.
 class PolicyKeeper:
     """Runs from when it is made until `close`."""
 
-    def __init__(self, policies: Policies, fleet: Fleet) -> None:
+    def __init__(self, policies: Policies, fleet: Fleet, shadow: ShadowPolicy) -> None:
         self._policies = policies
+        self._shadow = shadow
         self._fleet = fleet
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="policy", daemon=True)
@@ -31,6 +33,7 @@ class PolicyKeeper:
         while not self._closed.wait(min(pause, STALE_SECONDS)):
             try:
                 pause = self._policies.look()
+                self._shadow.look(self._policies.current.settings)
                 if time.monotonic() - self._fleet.used_at < _IDLE_SECONDS:
                     self._fleet.refresh(self._policies.current.settings)
             except Exception:  # This thread must outlive any one look.

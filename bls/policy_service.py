@@ -12,6 +12,7 @@ from bls.policy_keeper import PolicyKeeper
 from bls.policy_loader import Policies
 from bls.record import Metrics
 from bls.routing import Routing
+from bls.shadow_policy import ShadowPolicy
 from bls.shared_table import SharedTable
 
 POLICY_RELOADS = "llm_router_policy_reloads_total"
@@ -46,8 +47,9 @@ class PolicyService:
             path, table, repository.parent / "logs", lambda outcome: metrics.add(POLICY_RELOADS, outcome=outcome)
         )
         fleet = Fleet(table, opened=lambda model: metrics.add(BREAKERS_OPENED, model=model))
-        self.routing = Routing(policies, fleet, Guard(), repository.parent / "logs" / "decisions.jsonl")
-        self._keeper = PolicyKeeper(policies, fleet)
+        shadow = ShadowPolicy(path.parent)
+        self.routing = Routing(policies, fleet, Guard(), repository.parent / "logs" / "decisions.jsonl", shadow)
+        self._keeper = PolicyKeeper(policies, fleet, shadow)
 
     def close(self) -> None:
         self._keeper.close()

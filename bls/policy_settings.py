@@ -46,6 +46,7 @@ class Settings:
     baseline: str
     record_megabytes: int
     refusal: str
+    shadow_policy: str
     parameters: tuple[str, ...]
     safety: Safety
     examples: tuple[Example, ...]
@@ -98,6 +99,8 @@ class _Reader:
             self._refuse("PARAMETERS", "it must be a tuple of names; a tuple of one needs its comma")
         if not isinstance(self._value("SAFETY"), Safety):
             self._refuse("SAFETY", "it must be a Safety((...)) of checks")
+        if not isinstance(self._value("SHADOW_POLICY"), str):
+            self._refuse("SHADOW_POLICY", 'it must be the name of a file beside this one, or ""')
         numbers = {name.lower(): self._number(name) for name in _NUMBERS}
         chosen = {name.lower(): self._value(name) for name in _MODELS}
         return Settings(
@@ -107,6 +110,7 @@ class _Reader:
             examples=examples,
             safety=self._value("SAFETY"),
             refusal=refusal,
+            shadow_policy=self._value("SHADOW_POLICY"),
             parameters=parameters,
             **numbers,
             **chosen,

@@ -88,6 +88,8 @@ class Router:
             entry.report(self._metrics)
             if entry.route is not None:
                 self._routing.record(entry.route, entry.outcome())
+                if other := self._routing.shadow_of(entry.route):
+                    shadow.count_decision(entry.route.made, other, entry.output_tokens, self._metrics)
             self._metrics.add(record.IN_FLIGHT, -1)
 
     @property

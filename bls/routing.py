@@ -21,6 +21,11 @@ class Newest(Protocol):
     def current(self) -> Policy: ...
 
 
+class Shadow(Protocol):
+    @property
+    def current(self) -> Policy | None: ...
+
+
 class Shipped:
     """The shipped policy, for ever: where no server watches a file."""
 
@@ -37,8 +42,10 @@ class Routing:
         fleet: Fleet | None = None,
         guard: Guard = unguarded,
         log: Path | None = None,
+        shadow: Shadow | None = None,
     ) -> None:
         self._log = log
+        self._shadow = shadow
         self._policies = policies or Shipped()
         self._fleet = fleet or Fleet(SharedTable(None))
         self._guard = guard
@@ -51,6 +58,13 @@ class Routing:
     def route(self, policy: Policy, prompt: Prompt) -> Route:
         state = self._fleet.state(policy.settings)
         return Route(policy, self._fleet, prompt, state, policy.decide(prompt, state, self._guard))
+
+    def shadow_of(self, route: Route) -> tuple[Policy, Decision] | None:
+        """Another policy that follows the requests unseen, and what it would have said to this one."""
+        policy = self._shadow.current if self._shadow else None
+        if policy is None or not set(policy.settings.models) <= set(route.prompt.tokens):
+            return None
+        return policy, policy.decide(route.prompt, route.state, self._guard)
 
     def record(self, route: Route, outcome: Mapping[str, Any]) -> None:
         """A line in the log of decisions, where the policy wants one."""

@@ -1,4 +1,4 @@
-"""Requests that also run on another engine, after their answer has ended: what it would have said, and at what cost.
+"""Requests that also run on another engine, or through another policy, after their answer has ended.
 
 In the same process and after the client's stream, since a process may have one decoupled stream at a time. No client
 waits for it but one that comes while all other processes are busy, so it is left out where many are.
@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from bls.decision import Decision
 from bls.engine_stream import EngineStream, Models, Tensors
 from bls.errors import RouterError
+from bls.policy_file import Policy
 from bls.record import Metrics
 from bls.request import Request
 from bls.routing import Route
@@ -21,12 +23,18 @@ from bls.watcher import Watch
 SHADOWS = "llm_router_shadow_requests_total"
 SHADOW_TOKENS = "llm_router_shadow_tokens_total"
 SHADOW_COST = "llm_router_shadow_cost_total"
+DECISIONS = "llm_router_shadow_policy_decisions_total"
+DECISIONS_COST = "llm_router_shadow_policy_cost_total"
 
 
 def declare(metrics: Metrics) -> None:
     metrics.declare(SHADOWS, "COUNTER", "Requests that also ran unseen, by model and outcome")
     metrics.declare(SHADOW_TOKENS, "COUNTER", "Tokens that they got, by model, and whether the answer began with them")
     metrics.declare(SHADOW_COST, "COUNTER", "What they cost by the policy's prices, by model")
+    metrics.declare(
+        DECISIONS, "COUNTER", "What the shadow policy would have decided, and whether the policy did so too"
+    )
+    metrics.declare(DECISIONS_COST, "COUNTER", "What the answers would have cost by the shadow policy, by its model")
 
 
 @dataclass
@@ -76,6 +84,16 @@ def run(models: Models, answered: Answered, route: Route, watch: Watch, metrics:
     for tier in route.policy.settings.tiers:
         if tier.model == model:
             metrics.add(SHADOW_COST, tier.cost(route.prompt.tokens[model], len(ids)), model=model)
+
+
+def count_decision(made: Decision, other: tuple[Policy, Decision], output_tokens: int, metrics: Metrics) -> None:
+    """Counts what another policy said to a request whose answer had so many tokens."""
+    policy, decision = other
+    agrees = "yes" if decision.model == made.model else "no"
+    metrics.add(DECISIONS, model=decision.model, reason=decision.reason, agrees=agrees)
+    for tier in policy.settings.tiers:
+        if tier.model == decision.model:
+            metrics.add(DECISIONS_COST, tier.cost(decision.tokens[tier.model], output_tokens), model=tier.model)
 
 
 def _agreeing(one: Sequence[int], other: Sequence[int]) -> int:

@@ -16,6 +16,7 @@ from bls.policy_file import SHIPPED, version_of
 from bls.policy_keeper import PolicyKeeper
 from bls.policy_loader import LOOK_SECONDS, SOON_SECONDS, Policies
 from bls.policy_settings import BadPolicy
+from bls.shadow_policy import ShadowPolicy
 from bls.shared_table import SharedTable
 
 SOURCE = SHIPPED.read_text()
@@ -182,7 +183,8 @@ def test_while_one_process_checks_the_others_serve_on_and_look_again_soon(folder
 def test_a_process_that_is_killed_over_a_check_leaves_it_to_the_next(folder):
     policies = folder.policies()
     script = (
-        "import sys, time; from pathlib import Path; from bls.shared_table import SharedTable\n"
+        "import sys, time; from pathlib import Path; from bls.shadow_policy import ShadowPolicy
+from bls.shared_table import SharedTable\n"
         "with SharedTable(Path(sys.argv[1])).try_check() as mine: print(mine, flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", script, str(folder.file.parent / "table")]
@@ -206,7 +208,7 @@ def test_verdicts_that_a_killed_process_left_half_written_are_found_again(folder
 def test_the_keeper_takes_a_file_while_requests_are_decided(folder):
     policies = folder.policies(check=check_apart)
     fleet = Fleet(policies._table)
-    keeper = PolicyKeeper(policies, fleet)
+    keeper = PolicyKeeper(policies, fleet, ShadowPolicy(SHIPPED.parent))
     prompt = policies.current.settings.examples[0].prompt
     try:
         folder.save(numbered(7))

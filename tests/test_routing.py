@@ -33,12 +33,12 @@ class Changed:
 class Server:
     """A router over fakes. `answer` gives the last reply of a streamed answer, its text being all of it."""
 
-    def __init__(self, engines=None, log=None, **lines):
+    def __init__(self, engines=None, log=None, shadow=None, **lines):
         self.models = FakeModels(engines)
         self.metrics = FakeMetrics()
         self.policies = Changed(**lines)
         self.fleet = Fleet(SharedTable(None))
-        routing = Routing(self.policies, self.fleet, log=log)
+        routing = Routing(self.policies, self.fleet, log=log, shadow=shadow)
         self.router = Router(self.models, FakeEngines(), self.metrics, routing=routing)
 
     def answer(self, *args, watch=None, **values):
@@ -355,3 +355,19 @@ def test_what_was_cut_short_or_went_to_the_shadows_model_has_none(given):
     server = Server(SHADOW_SHARE="1.0")
     server.answer(**given)
     assert not server.router.has_shadow
+
+
+def test_another_policy_decides_each_request_unseen_and_is_counted():
+    server = Server({SMALL: ["Pa", "ris"]}, shadow=Changed(SMALL_MAX_PROMPT_TOKENS="1"))
+    assert server.route("hello") == (SMALL, "default")
+    assert server.asked() == [SMALL]
+    counted = server.metrics.values
+    assert counted[shadow.DECISIONS, "long_prompt", "no", LARGE] == 1
+    (large,) = [tier for tier in server.policies.current.settings.tiers if tier.model == LARGE]
+    assert counted[shadow.DECISIONS_COST, LARGE] == pytest.approx(large.cost(len("hello"), len("Paris")))
+
+
+def test_another_policy_that_raises_disturbs_nobody():
+    server = Server(shadow=Changed(HARD_SIGNALS="None"))
+    assert server.route() == (SMALL, "default")
+    assert sum(count for key, count in server.metrics.values.items() if key[0] == shadow.DECISIONS) == 1

@@ -183,8 +183,7 @@ def test_while_one_process_checks_the_others_serve_on_and_look_again_soon(folder
 def test_a_process_that_is_killed_over_a_check_leaves_it_to_the_next(folder):
     policies = folder.policies()
     script = (
-        "import sys, time; from pathlib import Path; from bls.shadow_policy import ShadowPolicy
-from bls.shared_table import SharedTable\n"
+        "import sys, time; from pathlib import Path; from bls.shared_table import SharedTable\n"
         "with SharedTable(Path(sys.argv[1])).try_check() as mine: print(mine, flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", script, str(folder.file.parent / "table")]

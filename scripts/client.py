@@ -207,10 +207,13 @@ class TritonAsyncClient:
         # Without the header triton_grpc_error, which may crash Triton 2.51: the codes are read from the messages.
         call = self._client.stream_infer(only(), stream_timeout=remaining_s)
         has_ended = False
+        failure: Exception | None = None
         try:
             async for result, error in call:
-                if error is not None:
-                    raise error
+                if failure or error is not None:
+                    # Read on to the stream's end: one that is left before it may keep the model from unloading (2.51).
+                    failure, has_ended = failure or error, True
+                    continue
                 piece = piece_of(result)
                 has_ended = piece.is_last
                 yield piece
@@ -219,6 +222,8 @@ class TritonAsyncClient:
                 raise
         finally:
             call.cancel()
+        if failure:
+            raise failure
         if not has_ended:
             raise RequestFailed("DATA_LOSS", "the stream ended before its last response")
 

@@ -16,7 +16,7 @@ from bls.word_table import WordTable
 from tests import word_oracle
 from tests.word_oracle import Rules
 
-EXAMPLES = int(os.environ.get("FILTER_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("FILTER_EXAMPLES", "120"))
 thorough = settings(
     max_examples=EXAMPLES,
     deadline=None,

@@ -81,6 +81,11 @@ class PromptSafety:
         self._finders = finders
         self._tell_again: dict[tuple[str, str], float] = {}
 
+    def warm_up(self) -> None:
+        """Makes now what the first prompt would wait some 20 ms for. Raises BadTable."""
+        if self._sources.has_lists:
+            self._sources.patterns()
+
     def judge(self, text: str = "", messages: str = "", apply_chat_template: bool = True) -> Verdict:
         """The verdict on a plain prompt or on chat messages (a JSON list). Raises BadRequest for malformed messages.
 

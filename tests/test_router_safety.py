@@ -18,7 +18,7 @@ from bls.prompt_settings import CLOSED, Classifier, Safety
 from bls.router import Router
 from bls.routing import Routing
 from bls.word_compiler import compile_folder
-from bls.word_table import NewestTable
+from bls.word_table import BadTable, NewestTable
 from tests.fakes import FakeEngines, FakeMetrics, FakeModels, patient_watch, request
 
 LISTS = {
@@ -179,3 +179,12 @@ def test_the_shipped_lists_leave_an_innocent_request_alone(tmp_path):
     words = NewestTable(tmp_path / "compiled.bin")
     (reply,) = answer(FakeModels(), request("What is the capital of France?"), words, shipped_safety(words))
     assert (reply.text, reply.verdict) == ("Paris", ("allow", "clean"))
+
+
+def test_the_lists_are_ready_before_the_first_prompt(words, tmp_path):
+    safety = shipped_safety(words)
+    safety.warm_up()
+    assert safety.judge("how to detonate it").version == words.table().version
+    with pytest.raises(BadTable):
+        shipped_safety(NewestTable(tmp_path / "none.bin")).warm_up()
+    PromptSafety(SAFETY).warm_up()

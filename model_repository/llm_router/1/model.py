@@ -24,6 +24,7 @@ class TritonPythonModel:
         metrics = triton_io.Metrics()
         self.policy = PolicyService(repository, triton_io.parameters(args).get("policy_file", ""), metrics)
         safety = PromptSafety(self.policy.routing.policy.settings.safety, words, classifier(models))
+        safety.warm_up()
         engines = Engines(repository, models)
         self.router = Router(models, engines, metrics, words, safety, accumulate, self.policy.routing)
 

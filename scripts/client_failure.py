@@ -65,6 +65,8 @@ def from_rpc(error: Any, deadline_s: float) -> RequestFailed:
             code = "NOT_FOUND" if "unknown model" in message else _CODES.get(_word(message), code)
     else:
         code, message = error.code().name, error.details()
+    if code == "INTERNAL" and message == "Internal error from Core":  # grpc.aio, of a connection that has just gone
+        code = "UNAVAILABLE"
     if code == "DEADLINE_EXCEEDED":
         message = f"the answer had not ended after {deadline_s:g} s"
     return RequestFailed(code, message or "the server gave no reason")

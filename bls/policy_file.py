@@ -105,7 +105,8 @@ class Policy:
         return replace(failed, model=chain[0], reason=reason, rejected={**failed.rejected, failed.model: why})
 
     def tier_name(self, model: str) -> str:
-        return next((tier.name for tier in self.settings.tiers if tier.model == model), model)
+        tier = self.settings.tier(model)
+        return tier.name if tier else model
 
     def model_named(self, name: str) -> str | None:
         """The model of a tier that a client named by either name."""

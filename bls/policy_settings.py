@@ -51,6 +51,10 @@ class Settings:
     safety: Safety
     examples: tuple[Example, ...]
 
+    def tier(self, model: str) -> Tier | None:
+        """The line of TIERS that names a model."""
+        return next((tier for tier in self.tiers if tier.model == model), None)
+
     @cached_property
     def models(self) -> tuple[str, ...]:
         return tuple(tier.model for tier in self.tiers)

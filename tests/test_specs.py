@@ -25,7 +25,10 @@ def test_both_tiers_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (GOOD.replace("source", "sourse", 1), r"specs.toml: \[small\] has 'sourse'; known: source, context_tokens"),
+        (
+            GOOD.replace("source", "sourse", 1),
+            r"specs.toml: \[small\] has 'sourse'; known: source, context_tokens, tensorrt_llm",
+        ),
         (GOOD.replace("large", "lagre"), "specs.toml has 'lagre'; known: small, large"),
         ('[small]\nsource = "a==1"\n', r"specs.toml: \[large\] is missing"),
         (GOOD.replace('"a==1"', "1"), r"\[small\] source must be a text"),

@@ -1,0 +1,84 @@
+"""What specs.toml says of a tier on GPUs, in [small.tensorrt_llm] and [large.tensorrt_llm]; it explains the keys."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+PRECISIONS = ("auto", "float16", "bfloat16")
+QUANTISATIONS = ("none", "fp8", "int8_weight_only", "int4_weight_only", "int4_awq")
+KV_CACHE_DTYPES = ("auto", "fp8")
+TOKENS_PER_BLOCK = 32  # of the paged KV cache: trtllm-build's default
+
+_CHOICES = {"precision": PRECISIONS, "quantisation": QUANTISATIONS, "kv_cache_dtype": KV_CACHE_DTYPES}
+_TEXTS = ("model", "calib_dataset")
+
+
+class BadGpuSpec(ValueError):
+    """A key or a value is wrong; the message is one line that names it and what is legal."""
+
+
+@dataclass(frozen=True)
+class GpuSpec:
+    """One tier on GPUs. Sizes are in tokens, but `max_batch_size` in requests; `workers` None is one per rank."""
+
+    model: str
+    max_seq_len: int
+    precision: str = "auto"
+    quantisation: str = "none"
+    kv_cache_dtype: str = "auto"
+    tp_size: int = 1
+    pp_size: int = 1
+    max_batch_size: int = 64
+    max_input_len: int | None = None
+    max_num_tokens: int = 8192
+    workers: int | None = None
+    calib_dataset: str = "cnn_dailymail"
+    calib_size: int = 512
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            _check(field.name, getattr(self, field.name), optional=field.default is None)
+        if self.max_seq_len < 2:
+            raise BadGpuSpec(f"max_seq_len is {self.max_seq_len}; a prompt and an answer need at least 2 tokens")
+        if self.longest_input >= self.max_seq_len:
+            limit = f"max_seq_len ({self.max_seq_len}), which counts the prompt and the answer together"
+            raise BadGpuSpec(f"max_input_len is {self.max_input_len}; it must be below {limit}")
+        if self.max_num_tokens < max(self.max_batch_size, TOKENS_PER_BLOCK):
+            limit = f"max_batch_size ({self.max_batch_size}) and {TOKENS_PER_BLOCK}, a block of the KV cache"
+            raise BadGpuSpec(f"max_num_tokens is {self.max_num_tokens}; it must be at least {limit}")
+        if self.kv_cache_dtype == "fp8" and self.quantisation != "fp8":
+            # builder.py refuses it: paged context FMHA, which KV reuse needs, reads an FP8 cache in FP8 models only.
+            raise BadGpuSpec(f'kv_cache_dtype "fp8" needs quantisation "fp8"; it is "{self.quantisation}"')
+
+    @property
+    def longest_input(self) -> int:
+        return self.max_input_len or self.max_seq_len - 1
+
+    @property
+    def world_size(self) -> int:
+        """How many GPUs serve one copy of the model."""
+        return self.tp_size * self.pp_size
+
+    @classmethod
+    def of(cls, table: dict[str, Any]) -> GpuSpec:
+        """Raises BadGpuSpec for an unknown, a missing or a wrong key."""
+        known = {field.name: field for field in fields(cls)}
+        for key in table:
+            if key not in known:
+                raise BadGpuSpec(f"has {key!r}; known: {', '.join(known)}")
+        for name, field in known.items():
+            if field.default is MISSING and name not in table:
+                raise BadGpuSpec(f"{name} is missing")
+        return cls(**table)
+
+
+def _check(name: str, value: object, optional: bool) -> None:
+    if name in _CHOICES:
+        if value not in _CHOICES[name]:
+            raise BadGpuSpec(f"{name} is {value!r}; known: {', '.join(_CHOICES[name])}")
+    elif name in _TEXTS:
+        if not isinstance(value, str) or not value:
+            raise BadGpuSpec(f"{name} is {value!r}; it must be a text")
+    elif not (optional and value is None) and (type(value) is not int or value < 1):
+        raise BadGpuSpec(f"{name} is {value!r}; it must be a whole number above 0")

@@ -185,6 +185,11 @@ def is_ready(server: Any, model: str) -> bool:
         return False
 
 
+def idle(server: Any) -> None:
+    """Waits until all that was asked is counted: a request is, right after its end, and is in flight until then."""
+    eventually(lambda: metric(server, "llm_router_requests_in_flight") == 0)
+
+
 def eventually(condition: Callable[[], Any], seconds: float = 60) -> None:
     """Waits until the condition holds; fails the test if it never does."""
     end = time.monotonic() + seconds

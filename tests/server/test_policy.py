@@ -18,7 +18,7 @@ from bls.contract import LARGE, SMALL
 from bls.policy_file import SHIPPED, load_policy, version_of
 from scripts.policy_changes import replayed
 from tests.server import echo_repository
-from tests.server.clients import answer, control, event_stream, events_of, eventually, metric, refusal
+from tests.server.clients import answer, control, event_stream, events_of, eventually, idle, metric, refusal
 from tests.server.serving import running_server
 
 pytestmark = pytest.mark.server
@@ -101,6 +101,7 @@ def server(policy):
     """With the shipped rules in force, and no breaker open."""
     policy.take(changed(COOL_DOWN_SECONDS="0.5", TIMEOUT_SECONDS=str(300 + random.random())))
     eventually(lambda: route_info(policy.server)["reason"] == "default")
+    idle(policy.server)
     return policy.server
 
 
@@ -138,6 +139,7 @@ def test_a_decision_is_told_to_who_asks(server):
 
 def test_the_log_has_the_version_and_the_line_and_no_text(server):
     info = route_info(server, text_input="unheard")
+    idle(server)
     log = server.log.read_text()
     assert f"reason=default finish=stop input_tokens=1 output_tokens=1 policy={info['policy']}:{info['line']} " in log
     assert "unheard" not in log
@@ -170,7 +172,7 @@ def test_an_engine_that_is_unloaded_under_load_fails_no_request(server):
     reasons = {last["reason"] for last in lasts}
     assert {"default", "small_unavailable"} <= reasons <= {"default", "small_unavailable", "small_cooling_down"}
     assert lasts[-1]["reason"] == "default"
-    eventually(lambda: metric(server, "llm_router_requests_in_flight") == 0)
+    idle(server)
     counted = metric(server, "llm_router_requests_total", reason="small_unavailable") - before
     assert counted == sum(last["reason"] == "small_unavailable" for last in lasts)
 
@@ -325,9 +327,8 @@ def test_a_shadow_is_seen_by_no_client(policy, server):
 def test_costs_are_counted_against_the_large_model_alone(server):
     name = "llm_router_cost_total"
     before = metric(server, name, model=SMALL), metric(server, "llm_router_baseline_cost_total")
-    eventually(lambda: metric(server, "llm_router_requests_in_flight") == 0)
     answer(server, text_input="one two", max_tokens=5)
-    eventually(lambda: metric(server, name, model=SMALL) > before[0])
+    idle(server)
     small, large = load_policy(SHIPPED).settings.tiers
     assert metric(server, name, model=SMALL) - before[0] == pytest.approx(small.cost(2, 2))
     assert metric(server, "llm_router_baseline_cost_total") - before[1] == pytest.approx(large.cost(2, 2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.server import echo_repository
-from tests.server.clients import answer, events_of, eventually, grpc_stream, metric, text_of
+from tests.server.clients import answer, events_of, grpc_stream, idle, metric, text_of
 from tests.server.serving import running_server
 
 pytestmark = pytest.mark.server
@@ -50,15 +50,15 @@ def test_personal_data_never_reaches_the_engine(server):
 
 
 def test_verdicts_and_checks_that_failed_are_counted_and_logged_without_the_prompt(server):
+    idle(server)
     refused = metric(server, "llm_router_prompt_verdicts_total", action="refuse")
     allowed = metric(server, "llm_router_prompt_verdicts_total", action="allow", reason="clean")
     failed = metric(server, "llm_router_prompt_check_failures_total", check="classifier")
     answer(server, text_input=JAILBREAK, max_tokens=50)
     answer(server, text_input="hello", max_tokens=50)  # no classifier is loaded here
-    eventually(lambda: metric(server, "llm_router_prompt_verdicts_total", action="refuse") == refused + 1)
-    eventually(
-        lambda: metric(server, "llm_router_prompt_verdicts_total", action="allow", reason="clean") == allowed + 1
-    )
+    idle(server)
+    assert metric(server, "llm_router_prompt_verdicts_total", action="refuse") == refused + 1
+    assert metric(server, "llm_router_prompt_verdicts_total", action="allow", reason="clean") == allowed + 1
     assert metric(server, "llm_router_prompt_check_failures_total", check="classifier") > failed
     log = server.log.read_text()
     assert "verdict=refuse:" in log

@@ -18,6 +18,7 @@ from tests.server.clients import (
     eventually,
     generate,
     grpc_stream,
+    idle,
     is_final,
     load_again_in_place,
     metric,
@@ -332,7 +333,7 @@ def test_thirty_rounds_of_thirty_two_bursty_streams_all_end(server):
 
 
 def test_a_mix_of_good_bad_failing_and_left_requests_leaves_the_server_well(server):
-    eventually(lambda: metric(server, "llm_router_requests_in_flight") == 0)
+    idle(server)
 
     def one(number):
         if number % 5 == 0:
@@ -349,7 +350,7 @@ def test_a_mix_of_good_bad_failing_and_left_requests_leaves_the_server_well(serv
     with ThreadPoolExecutor(16) as pool:
         assert all(pool.map(one, range(400)))
     assert server.process.poll() is None
-    eventually(lambda: metric(server, "llm_router_requests_in_flight") == 0)
+    idle(server)
     assert answer(server, text_input="hello", max_tokens=5)["text_output"] == "hello"
 
 
@@ -364,7 +365,7 @@ def test_the_metrics_count_each_request_by_model_reason_and_finish(server):
         {"model": LARGE, "reason": "long_prompt", "finish": "length"},
         {"model": "none", "reason": "none", "finish": "bad_request"},
     ]
-    eventually(lambda: metric(server, "llm_router_requests_in_flight") == 0)
+    idle(server)
     before = [metric(server, name, **labels) for labels in series]
     first_tokens = metric(server, "llm_router_time_to_first_token_seconds_count")
     tokens = metric(server, "llm_router_output_tokens_total")
@@ -374,19 +375,17 @@ def test_the_metrics_count_each_request_by_model_reason_and_finish(server):
         answer(server, text_input="one two", max_tokens=2)
     answer(server, text_input="word " * 600, max_tokens=2)
     refusal(server, text_input="hi", max_tokens=9000)
-    # A request is counted right after its end was sent, and is in flight until then.
-    eventually(lambda: metric(server, "llm_router_requests_in_flight") == 0)
+    idle(server)
     counted = [metric(server, name, **labels) - old for labels, old in zip(series, before, strict=True)]
     # A request that ends at its length can't be told from one that ended there by itself.
     assert counted == [3, 2, 1, 1]
     assert metric(server, "llm_router_time_to_first_token_seconds_count") - first_tokens == 6
     assert metric(server, "llm_router_output_tokens_total") - tokens == 3 * 2 + 2 * 2 + 2
-    assert metric(server, "llm_router_requests_in_flight") == 0
 
 
 def test_models_loaded_anew_in_place_keep_the_metrics_and_the_server(server):
     # The old processes end after the new ones have begun, with the same metrics.
-    eventually(lambda: metric(server, "llm_router_requests_in_flight") == 0)
+    idle(server)
     before = metric(server, "llm_router_requests_total")
     for _ in range(3):
         for model in (SMALL, LARGE):

@@ -14,7 +14,7 @@ from bls.word_compiler import compile_folder
 from bls.word_filter import filter_text
 from bls.word_table import WordTable
 from tests.server import echo_repository
-from tests.server.clients import answer, events_of, eventually, metric
+from tests.server.clients import answer, events_of, eventually, idle, metric
 from tests.server.serving import launched, running_server
 
 pytestmark = pytest.mark.server
@@ -124,6 +124,7 @@ def test_an_echoed_prompt_is_filtered_with_its_answer(server):
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_terminating_word_stops_the_engine_within_two_tokens(server, stream):
+    idle(server)
     tokens, stops = (metric(server, f"echo_engine_{name}_total", model=SMALL) for name in ("tokens", "stopped"))
     saved = metric(server, "llm_router_filter_tokens_saved_total")
     text = "one two detonate three four five six seven eight nine ten "
@@ -145,6 +146,7 @@ def test_what_was_found_is_counted_by_category_and_action_and_logged_without_the
         {"category": "gone", "action": "replace"},
         {"category": "watched", "action": "monitor"},
     ]
+    idle(server)
     masked, gone, watched = (metric(server, name, **each) for each in labels)
     answer(server, text_input="acme forbidden weather forbidden", max_tokens=100)
     right = [masked + 2, gone + 1, watched + 1]

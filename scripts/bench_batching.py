@@ -8,6 +8,7 @@ long run can be made in pieces. The last line of output is JSON.
 
 none       one request at a time                        static    the clients send batches of 16, and wait for all of it
 dynamic    Triton batches, each to its longest member   in_flight requests join and leave the running batch
+burst      dynamic, but all requests are sent at once   bucketed  burst, with near lengths sent together
 """
 
 from __future__ import annotations
@@ -33,14 +34,17 @@ import tritonclient.grpc.aio as grpc_aio
 from bls.contract import LLAMA_7B, LLAMA_7B_ENSEMBLE, POSTPROCESSING, PREPROCESSING, SENSITIVE_WORDS
 from scripts.bench_router import percentile, prompts
 from scripts.environment import ROOT
+from scripts.length_buckets import LengthBuckets
 from scripts.local_server import Server, running_server
 from scripts.progress import Progress
 from scripts.stream_load import tensor
 
-MODES = ("none", "static", "dynamic", "in_flight")
+MODES = ("none", "static", "dynamic", "in_flight", "burst", "bucketed")
+BURSTS = ("burst", "bucketed")
 MODELS = (LLAMA_7B_ENSEMBLE, LLAMA_7B, PREPROCESSING, POSTPROCESSING, SENSITIVE_WORDS)
 LENGTHS = (50, 50, 50, 100, 50, 50, 200, 400)
 STATIC_BATCH = 16
+BUCKET_WAIT_S = 2.0
 SEED = 1
 GOALS = {
     "in flight / none, tokens/s": 6.0,
@@ -97,7 +101,9 @@ def inputs_of(rows: Sequence[tuple[str, int]]) -> list[Any]:
     return [tensor("input_text", texts), tensor("max_tokens", lengths), tensor("min_tokens", lengths)]
 
 
-async def run_clients(url: str, work: Sequence[Sequence[tuple[str, int]]], clients: int) -> list[Answered]:
+async def run_clients(
+    url: str, work: Sequence[Sequence[tuple[str, int]]], clients: int, buckets: LengthBuckets | None = None
+) -> list[Answered]:
     """`clients` at once take the next piece of work, a request of one or more rows, until none is left."""
     answers: list[Answered] = []
     left: Iterator[Sequence[tuple[str, int]]] = iter(work)
@@ -105,6 +111,8 @@ async def run_clients(url: str, work: Sequence[Sequence[tuple[str, int]]], clien
     async def run_one(client: Any) -> None:
         for rows in left:
             started = time.perf_counter()
+            if buckets:
+                await buckets.turn(rows[0][1])
             await client.infer(LLAMA_7B_ENSEMBLE, inputs_of(rows))
             seconds = time.perf_counter() - started
             answers.extend(Answered(length, seconds) for _, length in rows)
@@ -122,9 +130,11 @@ def work_of(mode: str, lengths: Sequence[int]) -> list[list[tuple[str, int]]]:
 
 def measure(url: str, mode: str, clients: int, lengths: Sequence[int]) -> Round:
     load_before = os.getloadavg()[0]
-    at_once = clients // STATIC_BATCH if mode == "static" else clients
+    work = work_of(mode, lengths)
+    at_once = len(work) if mode in BURSTS else clients // STATIC_BATCH if mode == "static" else clients
+    buckets = LengthBuckets(STATIC_BATCH, BUCKET_WAIT_S) if mode == "bucketed" else None
     started = time.perf_counter()
-    answers = asyncio.run(run_clients(url, work_of(mode, lengths), at_once))
+    answers = asyncio.run(run_clients(url, work, at_once, buckets))
     return Round(answers, time.perf_counter() - started, load_before)
 
 
@@ -172,6 +182,8 @@ def goals_of(found: dict[str, dict[str, float]], clients: int) -> dict[str, floa
     if {"dynamic", "in_flight"} <= rates.keys():
         goals["in flight / dynamic, tokens/s"] = rates["in_flight"] / rates["dynamic"]
         goals["dynamic / in flight, short mean"] = short["dynamic"] / short["in_flight"]
+    if set(BURSTS) <= rates.keys():
+        goals["bucketed / burst, tokens/s"] = rates["bucketed"] / rates["burst"]
     return goals
 
 
@@ -193,7 +205,8 @@ def table(found: dict[str, dict[str, float]], clients: Sequence[int]) -> str:
                 cells = [f"{values[name]:13.0f}" if name == "requests" else f"{values[name]:13.2f}" for name in columns]
                 lines.append(f"{count:>3} {mode:<14}" + "".join(cells))
         for name, ratio in goals_of(found, count).items():
-            lines.append(f"    {name}: {ratio:.2f} (goal at 32 clients: {GOALS[name]:g})")
+            goal = f" (goal at 32 clients: {GOALS[name]:g})" if name in GOALS else ""
+            lines.append(f"    {name}: {ratio:.2f}{goal}")
     return "\n".join(lines)
 
 
@@ -206,6 +219,17 @@ def machine() -> str:
     return f"{os.cpu_count()} x {names[0] if names else 'unknown processor'}"
 
 
+def rounds_of(kept: dict[str, Any]) -> dict[str, list[Round]]:
+    """The rounds by mode and clients, such as none_16, of what --json left in its file."""
+    return {
+        key: [
+            Round([Answered(*pair) for pair in each["answers"]], each["seconds"], each["load_before"])
+            for each in rounds
+        ]
+        for key, rounds in kept["rounds"].items()
+    }
+
+
 class Kept:
     """The rounds by mode and clients, in a file if there is one; only those of the same settings are taken over."""
 
@@ -216,11 +240,7 @@ class Kept:
         if path is not None and path.exists():
             kept = json.loads(path.read_text())
             if kept["settings"] == settings:
-                for key, rounds in kept["rounds"].items():
-                    self.rounds[key] = [
-                        Round([Answered(*pair) for pair in each["answers"]], each["seconds"], each["load_before"])
-                        for each in rounds
-                    ]
+                self.rounds = rounds_of(kept)
 
     def add(self, key: str, measured: Round) -> None:
         self.rounds.setdefault(key, []).append(measured)
@@ -229,7 +249,9 @@ class Kept:
 
     def text(self) -> str:
         rounds = {
-            key: [{**asdict(each), "answers": [[a.tokens, a.seconds] for a in each.answers]} for each in rounds]
+            key: [
+                {**asdict(each), "answers": [[a.tokens, round(a.seconds, 3)] for a in each.answers]} for each in rounds
+            ]
             for key, rounds in self.rounds.items()
         }
         return json.dumps({"settings": self._settings, "rounds": rounds})

@@ -32,6 +32,7 @@ SERVED = {
     ("none", False, "V1", "1"),
     ("static", False, "V1", "32"),
     ("dynamic", True, "V1", "32"),
+    ("bucketed", True, "V1", "32"),
     ("in_flight", True, "inflight_fused_batching", "32"),
 ])  # fmt: skip
 def test_each_mode_is_the_served_configuration_with_its_own_batching(mode, is_batched_by_triton, kind, most):
@@ -52,7 +53,7 @@ def test_lengths_are_those_of_the_mix_in_an_order_that_is_the_same_each_time():
 def test_only_static_clients_send_several_prompts_at_once():
     lengths = lengths_of(32, LENGTHS)
     assert [len(rows) for rows in work_of("static", lengths)] == [16, 16]
-    for mode in ("none", "dynamic", "in_flight"):
+    for mode in ("none", "dynamic", "in_flight", "burst", "bucketed"):
         work = work_of(mode, lengths)
         assert [length for ((_, length),) in work] == lengths
         assert len({text for ((text, _),) in work}) == 32
@@ -89,6 +90,9 @@ def test_goals_are_ratios_of_what_was_measured():
         "dynamic / in flight, short mean": pytest.approx(6.0),
     }
     assert goals_of(found, 16) == {}
+    assert goals_of({"burst_32": rates(10, 9), "bucketed_32": rates(30, 9)}, 32) == {
+        "bucketed / burst, tokens/s": pytest.approx(3.0)
+    }
     assert "in flight / none, tokens/s: 7.00 (goal at 32 clients: 6)" in table(found, [16, 32])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 _IN_FLIGHT = {"inflight_fused_batching": True, "inflight_batching": True, "V1": False, "v1": False}
 _NO_EVICT = {"guaranteed_no_evict": True, "max_utilization": False}
@@ -39,7 +39,9 @@ class EngineParameters:
     inference_num_threads: int | None = None
 
 
-def _choice(values: Mapping[str, Any]) -> Callable[[str], Any]:
+def choice(values: Mapping[str, Any]) -> Callable[[str], Any]:
+    """Reads one of the texts that are named."""
+
     def read(text: str) -> Any:
         if text not in values:
             raise ValueError(f"legal: {', '.join(values)}")
@@ -48,7 +50,9 @@ def _choice(values: Mapping[str, Any]) -> Callable[[str], Any]:
     return read
 
 
-def _number(kind: type[int] | type[float], least: float, most: float) -> Callable[[str], Any]:
+def number(kind: type[int] | type[float], least: float, most: float) -> Callable[[str], Any]:
+    """Reads a number from `least` to `most`."""
+
     def read(text: str) -> Any:
         legal = f"legal: {'a whole number' if kind is int else 'a number'} from {least:g} to {most:g}"
         try:
@@ -62,32 +66,44 @@ def _number(kind: type[int] | type[float], least: float, most: float) -> Callabl
     return read
 
 
+BOOLEAN = choice(_BOOLS)
+Readers = Mapping[str, tuple[str, Callable[[str], Any]]]
+Parameters = TypeVar("Parameters", bound=EngineParameters)
+
 # TensorRT-LLM's name -> our field and its reader.
-_READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "gpt_model_type": ("in_flight", _choice(_IN_FLIGHT)),
-    "batch_scheduler_policy": ("no_evict", _choice(_NO_EVICT)),
-    "max_batch_size": ("max_batch_size", _number(int, 1, 4096)),
-    "max_queue_size": ("max_queue_size", _number(int, 0, 1 << 20)),
-    "max_num_tokens": ("max_num_tokens", _number(int, 1, 1 << 20)),
-    "max_tokens_in_paged_kv_cache": ("cache_tokens", _number(int, 1, 1 << 31)),
-    "enable_kv_cache_reuse": ("reuse_cache", _choice(_BOOLS)),
-    "enable_chunked_context": ("chunked_context", _choice(_BOOLS)),
-    "exclude_input_in_output": ("exclude_input", _choice(_BOOLS)),
-    "stream_interval": ("stream_interval", _number(int, 1, 1024)),
-    "stream_min_interval_ms": ("stream_min_interval_ms", _number(float, 0, 100)),
-    "cancellation_check_period_ms": ("cancellation_check_period_ms", _number(float, 10, 1000)),
-    "stats_check_period_ms": ("stats_check_period_ms", _number(float, 10, 60_000)),
-    "inference_num_threads": ("inference_num_threads", _number(int, 1, 1024)),
+COMMON_READERS: Readers = {
+    "gpt_model_type": ("in_flight", choice(_IN_FLIGHT)),
+    "batch_scheduler_policy": ("no_evict", choice(_NO_EVICT)),
+    "max_batch_size": ("max_batch_size", number(int, 1, 4096)),
+    "max_queue_size": ("max_queue_size", number(int, 0, 1 << 20)),
+    "max_num_tokens": ("max_num_tokens", number(int, 1, 1 << 20)),
+    "max_tokens_in_paged_kv_cache": ("cache_tokens", number(int, 1, 1 << 31)),
+    "enable_kv_cache_reuse": ("reuse_cache", BOOLEAN),
+    "enable_chunked_context": ("chunked_context", BOOLEAN),
+    "exclude_input_in_output": ("exclude_input", BOOLEAN),
+    "stream_interval": ("stream_interval", number(int, 1, 1024)),
+    "stream_min_interval_ms": ("stream_min_interval_ms", number(float, 0, 100)),
+    "cancellation_check_period_ms": ("cancellation_check_period_ms", number(float, 10, 1000)),
+    "stats_check_period_ms": ("stats_check_period_ms", number(float, 10, 60_000)),
+}
+_OPENVINO_READERS: Readers = {
+    **COMMON_READERS,
+    "inference_num_threads": ("inference_num_threads", number(int, 1, 1024)),
 }
 
 
 def read(parameters: Mapping[str, str]) -> EngineParameters:
-    """Raises BadParameter."""
+    """The settings of an engine on a CPU. Raises BadParameter."""
+    return read_as(EngineParameters, _OPENVINO_READERS, parameters)
+
+
+def read_as(kind: type[Parameters], readers: Readers, parameters: Mapping[str, str]) -> Parameters:
+    """The settings of one kind of engine, whose parameters are those of `readers`. Raises BadParameter."""
     values: dict[str, Any] = {}
     for key, text in parameters.items():
-        if key not in _READERS:
-            raise BadParameter(f"parameter {key} is unknown; known: {', '.join(_READERS)}")
-        field, reader = _READERS[key]
+        if key not in readers:
+            raise BadParameter(f"parameter {key} is unknown; known: {', '.join(readers)}")
+        field, reader = readers[key]
         try:
             values[field] = reader(text)
         except ValueError as error:
@@ -96,7 +112,7 @@ def read(parameters: Mapping[str, str]) -> EngineParameters:
         raise BadParameter(f"parameter gpt_model_type is missing; legal: {', '.join(_IN_FLIGHT)}")
     if {"stream_interval", "stream_min_interval_ms"} <= values.keys():
         raise BadParameter("parameters stream_interval and stream_min_interval_ms exclude each other: set one")
-    settings = EngineParameters(**values)
+    settings = kind(**values)
     if not settings.chunked_context and settings.max_batch_size > settings.max_num_tokens:
         raise BadParameter(
             f"parameter max_num_tokens is {settings.max_num_tokens}; without enable_chunked_context it must be "

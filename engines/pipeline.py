@@ -23,11 +23,24 @@ class Produced:
     error: RouterError | None = None
 
 
+@dataclass(frozen=True)
+class Figure:
+    """A value that the library itself knows, by TensorRT-LLM's metric family and the kind within it."""
+
+    family: str
+    kind: str
+    value: float
+
+
 class Pipeline(Protocol):
-    """Called from one thread only. `block_tokens` and `total_blocks` describe its paged KV cache."""
+    """Called from one thread only. `block_tokens` and `total_blocks` describe its paged KV cache.
+
+    One that `schedules_itself` is handed every request at once, and decides when each of them computes.
+    """
 
     block_tokens: int
     total_blocks: int
+    schedules_itself: bool
 
     def add(self, key: int, generation: Generation) -> None:
         """Takes a request in at the next step. Raises a RouterError (BadRequest, Busy), having taken nothing."""
@@ -36,7 +49,16 @@ class Pipeline(Protocol):
         """Ends a request, whose blocks are free after the next step; it produces nothing any more."""
 
     def step(self) -> list[Produced]:
-        """Computes each request's next token, or a part of a prompt. After an exception the pipeline is lost."""
+        """Computes each request's next token, or a part of a prompt. After an exception the pipeline is lost.
+
+        One that schedules itself gives what has come, and waits no longer for it than a command may.
+        """
 
     def used_blocks(self) -> int:
         """Blocks of the KV cache that running requests hold, as seen at the beginning of the last step."""
+
+    def figures(self) -> tuple[Figure, ...]:
+        """What it can say beyond that."""
+
+    def close(self) -> None:
+        """Frees what the library holds, processes of its own above all. Nothing is called afterwards."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from bls.errors import RouterError
 from engines.generation import Generation
-from engines.pipeline import Pipeline, Produced
+from engines.pipeline import Figure, Pipeline, Produced
 from engines.stop_words import StopWords
 
 STOPPED = "stopped"
@@ -47,6 +47,7 @@ class Statistics:
     used_blocks: int = 0
     total_blocks: int = 0
     block_tokens: int = 0
+    figures: tuple[Figure, ...] = ()
 
 
 @dataclass
@@ -111,17 +112,20 @@ class Scheduler:
             used_blocks=self._pipeline.used_blocks(),
             total_blocks=self._pipeline.total_blocks,
             block_tokens=self._pipeline.block_tokens,
+            figures=self._pipeline.figures(),
         )
+
+    def close(self) -> None:
+        self._pipeline.close()
 
     def _admit(self) -> list[Event]:
         refused: list[Event] = []
         if self._running and not self._in_flight:
             return refused
-        while self._waiting and len(self._running) < self._most:
+        while self._waiting:
             key, generation = self._waiting[0]
             running = _Running(generation, blocks=self._needed_blocks(generation))
-            reserved = sum(other.blocks for other in self._running.values())
-            if self._running and reserved + running.blocks > self._pipeline.total_blocks:
+            if not self._has_room(running.blocks):
                 break
             self._waiting.popleft()
             try:
@@ -130,6 +134,14 @@ class Scheduler:
             except RouterError as error:
                 refused.append(Event(key, error=error))
         return refused
+
+    def _has_room(self, blocks: int) -> bool:
+        if self._pipeline.schedules_itself and self._in_flight:
+            return True
+        if len(self._running) >= self._most:
+            return False
+        reserved = sum(other.blocks for other in self._running.values())
+        return not self._running or reserved + blocks <= self._pipeline.total_blocks
 
     def _needed_blocks(self, generation: Generation) -> int:
         """With eviction only the prompt has to fit; the library takes blocks from the youngest when they run out."""

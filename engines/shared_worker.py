@@ -139,7 +139,10 @@ def main(descriptor: int) -> int:
     inbox.put((first, JOINED))
     threading.Thread(target=read_commands, args=(first, inbox), daemon=True).start()
     threading.Thread(target=admit, args=(listener, inbox), daemon=True).start()
-    return Hub(scheduler, signal.alarm).serve(inbox)
+    try:
+        return Hub(scheduler, signal.alarm).serve(inbox)
+    finally:
+        scheduler.close()
 
 
 def admit(listener: socket.socket, inbox: Inbox) -> None:

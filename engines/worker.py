@@ -84,7 +84,10 @@ def main(descriptor: int) -> int:
         connection.send(Failed(one_line(error)))
         return LOAD_FAILED
     connection.send(Ready(scheduler.statistics()))
-    return serve(connection, scheduler)
+    try:
+        return serve(connection, scheduler)
+    finally:
+        scheduler.close()
 
 
 def serve(connection: Connection, scheduler: Scheduler) -> int:

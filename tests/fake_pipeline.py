@@ -14,7 +14,7 @@ from bls.manifest import Manifest
 from engines import worker
 from engines.generation import Generation
 from engines.parameters import EngineParameters
-from engines.pipeline import Produced
+from engines.pipeline import Figure, Produced
 from engines.scheduler import Scheduler
 
 REFUSED_ID = 99
@@ -22,6 +22,8 @@ REFUSED_ID = 99
 
 class CountingPipeline:
     """Continues each prompt by its last id + 1, + 2, ...; refuses prompts that begin with 99."""
+
+    schedules_itself = False
 
     def __init__(self, total_blocks: int = 8, block_tokens: int = 4) -> None:
         self.block_tokens = block_tokens
@@ -32,6 +34,7 @@ class CountingPipeline:
         self._made: dict[int, int] = {}
         self._cancelled: set[int] = set()
         self._used = 0
+        self.is_closed = False
 
     def add(self, key: int, generation: Generation) -> None:
         if generation.prompt[0] == REFUSED_ID:
@@ -44,6 +47,12 @@ class CountingPipeline:
 
     def used_blocks(self) -> int:
         return self._used
+
+    def figures(self) -> tuple[Figure, ...]:
+        return ()
+
+    def close(self) -> None:
+        self.is_closed = True
 
     def step(self) -> list[Produced]:
         self._used = sum(generation.kv_blocks(self.block_tokens) for generation in self.running.values())

@@ -18,7 +18,7 @@ from bls.manifest import Manifest
 from engines.generation import Generation, Guide, Sampling
 from engines.openvino.grammar import GrammarCheck, structured_output
 from engines.parameters import EngineParameters
-from engines.pipeline import Produced
+from engines.pipeline import Figure, Produced
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,8 @@ def cache_tokens(manifest: Manifest, parameters: EngineParameters) -> int:
 
 
 class OpenVinoPipeline:
+    schedules_itself = False
+
     def __init__(self, manifest: Manifest, parameters: EngineParameters) -> None:
         self.block_tokens = BLOCK_TOKENS
         self.total_blocks = cache_tokens(manifest, parameters) // BLOCK_TOKENS
@@ -84,6 +86,12 @@ class OpenVinoPipeline:
     def used_blocks(self) -> int:
         percent: float = self._pipeline.get_metrics().cache_usage
         return round(percent / 100 * self.total_blocks)
+
+    def figures(self) -> tuple[Figure, ...]:
+        return ()
+
+    def close(self) -> None:
+        """It has no process of its own, and its memory ends with this one."""
 
     def _check_guide(self, guide: Guide) -> None:
         if self._grammar_check.kept_bytes >= MOST_GRAMMAR_BYTES:

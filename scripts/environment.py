@@ -132,8 +132,8 @@ class Environment:
 
     def _ensure(self, stack: ExitStack, progress: Progress, dev: bool) -> None:
         """`stack` gets the lock that says that the packages are in use."""
-        use = stack.enter_context((self.root / ".venv.use.lock").open("ab"))
-        with (self.root / ".venv.setup.lock").open("ab") as setup:
+        use = stack.enter_context(_open_lock(self.root / ".venv.use.lock"))
+        with _open_lock(self.root / ".venv.setup.lock") as setup:
             if not _try_lock(setup, fcntl.LOCK_EX):
                 progress.say("another set-up of this folder is running; waiting for it")
                 fcntl.flock(setup, fcntl.LOCK_EX)
@@ -260,6 +260,16 @@ def _engine_step(environment: Environment, tier: str) -> Callable[[Progress], No
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text)
+
+
+def _open_lock(path: Path) -> IO[bytes]:
+    """A file to lock. Where this user can't write it, as in an image that root has set up, it must be there."""
+    try:
+        return path.open("ab")
+    except OSError:
+        if path.exists():
+            return path.open("rb")
+        raise
 
 
 def _try_lock(file: IO[bytes], kind: int) -> bool:

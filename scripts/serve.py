@@ -49,6 +49,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--http-port", type=int, default=8000, metavar="N", help="8000")
     parser.add_argument("--grpc-port", type=int, default=8001, metavar="N", help="8001")
     parser.add_argument("--metrics-port", type=int, default=8002, metavar="N", help="8002")
+    parser.add_argument("--ready-port", type=int, metavar="N", help="GET /ready there: 200 while every model is ready")
     parser.add_argument("--model-repository", type=Path, default=ROOT / "model_repository", metavar="DIR")
     parser.add_argument(
         "--exit-timeout-secs", type=int, default=DRAIN_S, metavar="S", help="drain at most so long (30)"
@@ -81,6 +82,7 @@ def settings_of(options: argparse.Namespace, extra: Sequence[str]) -> Settings:
         drain_s=options.exit_timeout_secs,
         log=log.absolute(),
         extra=tuple(extra),
+        ready_port=options.ready_port,
     )
 
 
@@ -99,6 +101,8 @@ def check(settings: Settings) -> None:
         "--grpc-port": settings.grpc_port,
         "--metrics-port": settings.metrics_port,
     }
+    if settings.ready_port is not None:
+        ports["--ready-port"] = settings.ready_port
     preflight.check_ports(settings.host, ports)
     instances = model_folders.python_instances(settings.repository, list(settings.models), settings.config_name)
     preflight.check_shared_memory(instances)
@@ -111,6 +115,7 @@ def summary(settings: Settings) -> str:
         f"  HTTP     http://{http}",
         f"  gRPC     {settings.address(settings.grpc_port)}",
         f"  metrics  http://{settings.address(settings.metrics_port)}/metrics",
+        *([f"  ready    http://{settings.address(settings.ready_port)}/ready"] if settings.ready_port else []),
         f"  log      {shown(settings.log)}",
     ]
     if "llm_router" in settings.models:

@@ -6,15 +6,16 @@ import json
 import os
 import signal
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
-from scripts import idle_connections
+from scripts import idle_connections, readiness
 from scripts.environment import Environment
 from scripts.interruption import stop_signals
 from scripts.model_control import ModelControl
 from scripts.preflight import Refused
 from scripts.progress import Progress
+from scripts.readiness_server import ReadinessServer
 from scripts.repairs import Repairs
 from scripts.server_log import Event, Failed, Loaded, ServerLog, Stopping, Trouble
 from scripts.tritonserver import Settings, TritonServer, shown
@@ -39,6 +40,10 @@ class Supervisor:
         self._stop_signals = stop_signals()
         signal.pthread_sigmask(signal.SIG_BLOCK, (*self._stop_signals, signal.SIGCHLD))
         self._server = TritonServer(settings, setup)
+        self._readiness = ReadinessServer(
+            lambda: readiness.ask(settings.local_host, settings.http_port, settings.models),
+            lambda: self._server.count_stubs(fresh=False),
+        )
 
     def _fresh_log(self) -> None:
         log = self.settings.log
@@ -52,12 +57,17 @@ class Supervisor:
 
     def run(self) -> int:
         try:
-            status = self._load()
-            return self._serve() if status is None else status
+            with self._answering_probes():
+                status = self._load()
+                return self._serve() if status is None else status
         finally:
             if self._ready_file:
                 self._ready_file.unlink(missing_ok=True)
             self._server.clean_up()
+
+    def _answering_probes(self) -> AbstractContextManager[object]:
+        port = self.settings.ready_port
+        return nullcontext() if port is None else self._readiness.listening(self.settings.host, port)
 
     def _load(self) -> int | None:
         """Waits until every model is ready; an exit status if that won't be."""
@@ -129,6 +139,7 @@ class Supervisor:
 
     def _drain(self) -> int:
         self._progress.step("stopping")
+        self._readiness.is_stopping = True
         self._server.stop()
         end, doing = time.monotonic() + self.settings.drain_s + UNLOAD_S, "requests in flight"
         while self._server.exit_status() is None:

@@ -32,6 +32,7 @@ class Settings:
     drain_s: int
     log: Path
     extra: tuple[str, ...]
+    ready_port: int | None = None  # of scripts/readiness_server.py, where it is wanted
 
     @property
     def local_host(self) -> str:

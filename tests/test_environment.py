@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import io
 import os
 from pathlib import Path
@@ -150,3 +151,18 @@ def test_what_the_server_runs_with_is_said_in_one_place(root, monkeypatch):
     assert variables["PATH"].startswith(f"{root}/.venv/bin:")
     assert variables["PYTHONDONTWRITEBYTECODE"] == "1"
     assert "PYTHONHOME" not in variables
+
+
+def test_a_complete_set_up_that_cannot_be_written_is_used_as_it_is(root, monkeypatch):
+    ensure(FakeEnvironment(root))
+
+    def refuse_to_write(path, mode="r", *rest, opened=Path.open, **options):
+        if "a" in mode or "w" in mode:
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        return opened(path, mode, *rest, **options)
+
+    monkeypatch.setattr(Path, "open", refuse_to_write)
+    assert ensure(FakeEnvironment(root)).ran == []
+    (root / ".venv.use.lock").unlink()
+    with pytest.raises(SetupFailed, match="Read-only file system"):
+        ensure(FakeEnvironment(root))

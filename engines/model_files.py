@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,26 @@ _TOKENIZER_FILES = {"huggingface": "tokenizer.json", "sentencepiece": "tokenizer
 def describe(folder: Path, context_tokens: int | None) -> Manifest:
     """The manifest of the model in `folder`; `context_tokens` caps the model's own. Raises BadSource."""
     files = sorted(folder.glob("*.gguf"))
-    try:
+    with _told_as_bad_source():
         fields = _of_gguf(files[0]) if files else _of_openvino(folder)
         fields["context_tokens"] = min(fields["context_tokens"], context_tokens or fields["context_tokens"])
         return Manifest(folder=folder, builder="openvino", **fields)
+
+
+def describe_huggingface(folder: Path, place: str, **fields: Any) -> Manifest:
+    """The manifest of a model whose config.json and tokenizer lie in `folder`/`place`; `fields` are the manifest's
+    others and go before what is read. Raises BadSource."""
+    with _told_as_bad_source():
+        return Manifest(folder=folder, **{**_of_huggingface(folder / place, f"{place}/"), **fields})
+
+
+@contextmanager
+def _told_as_bad_source() -> Iterator[None]:
+    try:
+        yield
     except KeyError as error:
         raise BadSource(f"the model doesn't say its {error.args[0]}") from None
-    except (gguf.BadGguf, BadManifest, BadTokenizer, OSError, ValueError) as error:
+    except (gguf.BadGguf, BadManifest, BadTokenizer, OSError, ValueError, TypeError) as error:
         raise BadSource(str(error)) from None
 
 
@@ -49,20 +63,26 @@ def _of_gguf(file: Path) -> dict[str, Any]:
 
 
 def _of_openvino(folder: Path) -> dict[str, Any]:
+    name = _read_json(folder / "config.json").get("_name_or_path", "").rpartition("/")[2] or folder.name
+    return {"name": name, "weights": OPENVINO_MODEL, **_of_huggingface(folder, "")}
+
+
+def _of_huggingface(folder: Path, prefix: str) -> dict[str, Any]:
+    """`prefix` stands before the tokenizer's file in the manifest."""
     config = _read_json(folder / "config.json")
     generation = {**config, **_read_json(folder / "generation_config.json", optional=True)}
-    end_ids = generation["eos_token_id"]
-    end_ids = tuple(end_ids) if isinstance(end_ids, list) else (end_ids,)
+    kind, file = _tokenizer_file(folder)
+    ends = generation["eos_token_id"]
+    # A chat model's config.json may name only the end of its base model; then the tokenizer knows the end of a turn.
+    named = [*(ends if isinstance(ends, list) else [ends]), tokenizer.load_file(kind, folder / file).eos_id]
+    end_ids = tuple(dict.fromkeys(token for token in named if token is not None))
     pad_id = generation.get("pad_token_id")
-    kind, path = _tokenizer_file(folder)
     return {
-        "name": config.get("_name_or_path", "").rpartition("/")[2] or folder.name,
-        "weights": OPENVINO_MODEL,
         "context_tokens": int(config["max_position_embeddings"]),
         "vocab_size": int(config["vocab_size"]),
         "end_ids": end_ids,
-        "pad_id": end_ids[0] if pad_id is None else pad_id,
-        "tokenizer": TokenizerFile(kind, path, tokenizer.digest(kind, folder / path)),
+        "pad_id": next(iter(end_ids), 0) if pad_id is None else pad_id,
+        "tokenizer": TokenizerFile(kind, prefix + file, tokenizer.digest(kind, folder / file)),
     }
 
 

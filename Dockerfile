@@ -1,0 +1,42 @@
+# The images of docker-compose.yml, which mounts this repository's code over what is copied here. See docs/docker.md.
+#     docker build --target cpu -t llm-router:cpu .
+#     docker run --rm --shm-size=1g -p 127.0.0.1:8000:8000 llm-router:cpu
+
+# CPUs: what scripts/install makes on any machine, made once. Engines and packages come from the network here, and never
+# when the container starts.
+FROM python:3.11.13-slim-bookworm AS cpu
+WORKDIR /app
+COPY . .
+# Root owns all that is executed; the server's user writes engines, compiled word lists and logs, which are volumes.
+RUN --mount=type=cache,target=/root/.cache/pip \
+    scripts/install \
+ && mkdir -p logs \
+ && chown -R 1000:1000 engines/built logs \
+ && chown 1000:1000 words words/compiled.bin
+ENV HOME=/tmp
+USER 1000:1000
+EXPOSE 8000 8001 8002 8003
+HEALTHCHECK --interval=10s --timeout=5s --start-period=3m CMD [".venv/bin/python", "-m", "scripts.readiness"]
+ENTRYPOINT ["scripts/serve", "cpu", "--host=0.0.0.0", "--ready-port=8003"]
+
+# Triton's ONNX Runtime backend, which the image for TensorRT-LLM lacks; the text classifier uses it.
+FROM nvcr.io/nvidia/tritonserver:25.12-py3 AS onnxruntime_backend
+
+# GPUs: NVIDIA's image has tritonserver, TensorRT-LLM and the Python packages; nothing here was run on a GPU.
+FROM nvcr.io/nvidia/tritonserver:25.12-trtllm-python-py3 AS gpu
+COPY --from=onnxruntime_backend /opt/tritonserver/backends/onnxruntime /opt/tritonserver/backends/onnxruntime
+WORKDIR /app
+COPY . .
+# Only what the image lacks, by the pins of requirements.txt; without dependencies, so that nothing of the image changes.
+RUN --mount=type=cache,target=/root/.cache/pip \
+    grep -E '^onnxruntime==' requirements.txt > /tmp/missing.txt \
+ && python3 -m pip install --no-deps --only-binary :all: -r /tmp/missing.txt \
+ && rm /tmp/missing.txt \
+ && install -d -o 1000 -g 1000 engines/built logs downloads \
+ && chown 1000:1000 words
+ENV HOME=/tmp
+USER 1000:1000
+EXPOSE 8000 8001 8002 8003
+HEALTHCHECK --interval=10s --timeout=5s --start-period=15m CMD ["python3", "-m", "scripts.readiness"]
+# NVIDIA's entry point sets up the driver's libraries, then runs the rest.
+ENTRYPOINT ["/opt/nvidia/nvidia_entrypoint.sh", "scripts/serve", "gpu", "--host=0.0.0.0", "--ready-port=8003"]

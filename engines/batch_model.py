@@ -14,7 +14,7 @@ from typing import Any
 
 from bls import contract, errors, manifest, triton_io
 from bls.errors import BadRequest
-from engines import parameters, tensors
+from engines import pipelines, tensors
 from engines.batch_answer import BatchAnswer, Held, error_of_row, in_both_names
 from engines.coalescer import Pace
 from engines.engine import Engine, Periods, Submission
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 
 class BatchModel:
-    """`pipeline` as for EngineModel; `tier` says which built engine it serves. All instances share one process."""
+    """`tier` says which built engine it serves, by what its config.pbtxt names. All instances share one process."""
 
-    def __init__(self, args: Mapping[str, str], pipeline: str, tier: str) -> None:
+    def __init__(self, args: Mapping[str, str], tier: str) -> None:
         triton_io.log_to_triton()
-        self._settings = parameters.read(triton_io.parameters(args))
+        pipeline, self._settings = pipelines.choose(triton_io.parameters(args))
         self._manifest = manifest.load(manifest.built_folder(triton_io.repository(args), tier))
         start = Start(pipeline, self._manifest.folder, self._settings)
         # The parent is the server: another one on this machine has engines of its own.

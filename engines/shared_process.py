@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bls import manifest
 from bls.errors import EngineFailed
+from engines import process_tree
 from engines.worker import Left, Start
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -64,6 +65,7 @@ class SharedWorker:
         try:
             return self._process.wait(_SECONDS_TO_END)
         except subprocess.TimeoutExpired:
+            process_tree.kill_below(self._process.pid)
             self._process.kill()
             return self._process.wait()
 

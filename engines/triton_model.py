@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from bls import contract, errors, manifest, triton_io
-from engines import parameters, tensors
+from engines import parameters, pipelines, tensors
 from engines.coalescer import Pace
 from engines.engine import Engine, Periods
 from engines.generation import Limits
@@ -22,11 +22,11 @@ _MODEL_PREFIX = "tensorrt_llm_"
 
 
 class EngineModel:
-    """`pipeline` names the class that generates, as "module:class"; it is imported by the worker process alone."""
+    """The engine of the tier that the model's name ends with, computed by what its config.pbtxt names."""
 
-    def __init__(self, args: Mapping[str, str], pipeline: str) -> None:
+    def __init__(self, args: Mapping[str, str]) -> None:
         triton_io.log_to_triton()
-        self._settings = parameters.read(triton_io.parameters(args))
+        pipeline, self._settings = pipelines.choose(triton_io.parameters(args))
         tier = args["model_name"].removeprefix(_MODEL_PREFIX)
         folder = manifest.built_folder(triton_io.repository(args), tier)
         self._manifest = manifest.load(folder)
@@ -90,37 +90,54 @@ def limits_of(built: manifest.Manifest, settings: parameters.EngineParameters, s
     )
 
 
-class EngineMetrics:
-    """TensorRT-LLM's families. Without "reused", which OpenVINO doesn't tell."""
+# Family -> the name of its label, and what it is about.
+_FAMILIES = {
+    "request": ("request_type", "Requests of the engine, by state"),
+    "kv_cache_block": ("kv_cache_block_type", "Blocks of the paged KV cache"),
+    "runtime_memory": ("memory_type", "Bytes of memory"),
+    "inflight_batcher": ("inflight_batcher_specific_metric", "The batch of the last iteration"),
+    "general": ("general_type", "Iterations so far, and microseconds since 1970 of the last figures"),
+}
 
-    _REQUESTS = "nv_trt_llm_request_metrics"
-    _BLOCKS = "nv_trt_llm_kv_cache_block_metrics"
+
+class EngineMetrics:
+    """TensorRT-LLM's families, nv_trt_llm_..._metrics. What a library doesn't tell is left out: "reused" of OpenVINO."""
 
     def __init__(self, model: str, version: str) -> None:
         self._labels = {"model": model, "version": version}
         self._metrics = triton_io.Metrics()
-        self._metrics.declare(self._REQUESTS, "GAUGE", "Requests of the engine, by state")
-        self._metrics.declare(self._BLOCKS, "GAUGE", "Blocks of the paged KV cache")
+        self._declared: set[str] = set()
         self._published: dict[tuple[str, str], float] = {}
 
     def publish(self, now: Statistics) -> None:
-        requests: dict[str, float] = {
-            "active": now.active,
-            "max": now.most,
-            "scheduled": now.scheduled,
-            "context": now.context,
-        }
-        requests["waiting"] = now.active - now.scheduled
-        blocks: dict[str, float] = {"max": now.total_blocks, "used": now.used_blocks, "tokens_per": now.block_tokens}
-        blocks["free"] = now.total_blocks - now.used_blocks
-        blocks["fraction"] = now.used_blocks / now.total_blocks
-        for label, value in requests.items():
-            self._set(self._REQUESTS, "request_type", label, value)
-        for label, value in blocks.items():
-            self._set(self._BLOCKS, "kv_cache_block_type", label, value)
+        for (family, kind), value in values(now).items():
+            # Each set is a round trip to the server: most values haven't changed.
+            if self._published.get((family, kind)) != value:
+                self._set(family, kind, value)
+                self._published[family, kind] = value
 
-    def _set(self, family: str, label: str, kind: str, value: float) -> None:
-        # Each set is a round trip to the server: most values haven't changed.
-        if self._published.get((family, kind)) != value:
-            self._metrics.set(family, value, **self._labels, **{label: kind})
-            self._published[family, kind] = value
+    def _set(self, family: str, kind: str, value: float) -> None:
+        name, (label, description) = f"nv_trt_llm_{family}_metrics", _FAMILIES[family]
+        if family not in self._declared:
+            self._metrics.declare(name, "GAUGE", description)
+            self._declared.add(family)
+        self._metrics.set(name, value, **self._labels, **{label: kind})
+
+
+def values(now: Statistics) -> dict[tuple[str, str], float]:
+    """All figures by family and kind: those of the scheduler, and above them those that the library knows better."""
+    found: dict[tuple[str, str], float] = {
+        ("request", "active"): now.active,
+        ("request", "max"): now.most,
+        ("request", "scheduled"): now.scheduled,
+        ("request", "context"): now.context,
+        ("kv_cache_block", "max"): now.total_blocks,
+        ("kv_cache_block", "used"): now.used_blocks,
+        ("kv_cache_block", "tokens_per"): now.block_tokens,
+        ("kv_cache_block", "free"): now.total_blocks - now.used_blocks,
+        ("kv_cache_block", "fraction"): now.used_blocks / now.total_blocks,
+    }
+    found |= {(figure.family, figure.kind): figure.value for figure in now.figures}
+    found["request", "scheduled"] = min(found["request", "scheduled"], now.active)  # A library's figures may be older.
+    found["request", "waiting"] = now.active - found["request", "scheduled"]
+    return found

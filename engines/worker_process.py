@@ -10,10 +10,11 @@ import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from engines import process_tree
 from engines.worker import Start
 
 _ROOT = Path(__file__).resolve().parent.parent
-_SECONDS_TO_END = 5
+_SECONDS_TO_END = 10
 
 
 class WorkerProcess:
@@ -43,5 +44,6 @@ class WorkerProcess:
         try:
             return self._process.wait(_SECONDS_TO_END)
         except subprocess.TimeoutExpired:
+            process_tree.kill_below(self.pid)
             self._process.kill()
             return self._process.wait()

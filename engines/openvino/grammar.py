@@ -9,7 +9,6 @@ same schema 300 times by nothing.
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from openvino import opset13 as opset
 
 from bls.errors import BadRequest
 from engines.generation import Guide
+from engines.xgrammar_words import reason
 
 _FIELDS = {"json": "json_schema", "json_schema": "json_schema", "regex": "regex", "ebnf_grammar": "grammar"}
 _ANY_JSON = "{}"
@@ -51,7 +51,7 @@ class GrammarCheck:
         try:
             self._pipeline.generate(openvino.Tensor(np.zeros((1, 1), dtype=np.int64)), config)
         except RuntimeError as error:
-            raise BadRequest(f"guided_decoding_guide is no valid {guide.kind}: {_reason(error)}") from None
+            raise BadRequest(f"guided_decoding_guide is no valid {guide.kind}: {reason(error)}") from None
         finally:
             self.kept_bytes += max(0, _resident_bytes() - before)
 
@@ -59,11 +59,6 @@ class GrammarCheck:
 def _resident_bytes() -> int:
     pages = Path("/proc/self/statm").read_text().split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _reason(error: Exception) -> str:
-    """xgrammar's message without its own source file and line."""
-    return re.sub(r"\[[\d:]+\] \S+?:\d+: (Check failed: \(.*?\) is false: )?", "", str(error)).strip()
 
 
 def _silent_model(vocab_size: int) -> openvino.Model:

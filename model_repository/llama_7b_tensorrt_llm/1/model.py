@@ -1,14 +1,16 @@
-"""The large engine behind Triton's dynamic batcher, on a CPU. TensorRT-LLM's own backend doesn't read this file."""
+"""The large engine behind Triton's dynamic batcher, where Python drives it: on a CPU, or by TensorRT-LLM's LLM API.
+
+TensorRT-LLM's own backend (config.pbtxt) doesn't read this file.
+"""
 
 from engines.batch_model import BatchModel
 
-PIPELINE = "engines.openvino.pipeline:OpenVinoPipeline"
 TIER = "large"
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        self.model = BatchModel(args, PIPELINE, TIER)
+        self.model = BatchModel(args, TIER)
 
     def execute(self, requests):
         self.model.execute(requests)

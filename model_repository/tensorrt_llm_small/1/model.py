@@ -1,13 +1,14 @@
-"""The small engine on a CPU. A GPU's engine is TensorRT-LLM's own backend and doesn't read this file."""
+"""The small engine, where Python drives it: on a CPU, or by TensorRT-LLM's LLM API (see configs/).
+
+TensorRT-LLM's own backend (config.pbtxt) doesn't read this file.
+"""
 
 from engines.triton_model import EngineModel
-
-PIPELINE = "engines.openvino.pipeline:OpenVinoPipeline"
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        self.model = EngineModel(args, PIPELINE)
+        self.model = EngineModel(args)
 
     def execute(self, requests):
         self.model.execute(requests)

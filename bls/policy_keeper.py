@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from bls.fleet import STALE_SECONDS, Fleet
 from bls.policy_loader import LOOK_SECONDS, Policies
@@ -14,10 +15,18 @@ _IDLE_SECONDS = 5.0  # Without a request for so long nobody needs a fresh state.
 
 
 class PolicyKeeper:
-    """Runs from when it is made until `close`."""
+    """Runs from when it is made until `close`. `show` is told after each look which version decides."""
 
-    def __init__(self, policies: Policies, fleet: Fleet, shadow: ShadowPolicy) -> None:
+    def __init__(
+        self,
+        policies: Policies,
+        fleet: Fleet,
+        shadow: ShadowPolicy,
+        show: Callable[[str], None] = lambda version: None,
+    ) -> None:
         self._policies = policies
+        self._show = show
+        show(policies.current.version)
         self._shadow = shadow
         self._fleet = fleet
         self._closed = threading.Event()
@@ -33,6 +42,7 @@ class PolicyKeeper:
         while not self._closed.wait(min(pause, STALE_SECONDS)):
             try:
                 pause = self._policies.look()
+                self._show(self._policies.current.version)
                 self._shadow.look(self._policies.current.settings)
                 if time.monotonic() - self._fleet.used_at < _IDLE_SECONDS:
                     self._fleet.refresh(self._policies.current.settings)

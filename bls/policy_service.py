@@ -16,6 +16,7 @@ from bls.shadow_policy import ShadowPolicy
 from bls.shared_table import SharedTable
 
 POLICY_RELOADS = "llm_router_policy_reloads_total"
+POLICY_IN_FORCE = "llm_router_policy_in_force"
 BREAKERS_OPENED = "llm_router_breakers_opened_total"
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -40,16 +41,37 @@ class PolicyService:
 
     def __init__(self, repository: Path, policy_file: str, metrics: Metrics) -> None:
         metrics.declare(POLICY_RELOADS, "COUNTER", "Policy files that were taken or refused, by outcome")
+        metrics.declare(POLICY_IN_FORCE, "GAUGE", "1 for the version of the policy that decides, 0 for earlier ones")
         metrics.declare(BREAKERS_OPENED, "COUNTER", "Times that an engine was left alone since it failed too often")
+        for outcome in ("taken", "refused"):  # Shown as 0 before the first one: else no alert could see the first.
+            metrics.add(POLICY_RELOADS, 0, outcome=outcome)
         path = repository.parent / policy_file if policy_file else SHIPPED
         table = SharedTable(table_path())
         policies = Policies(
             path, table, repository.parent / "logs", lambda outcome: metrics.add(POLICY_RELOADS, outcome=outcome)
         )
+        for model in policies.current.settings.models:
+            metrics.add(BREAKERS_OPENED, 0, model=model)
         fleet = Fleet(table, opened=lambda model: metrics.add(BREAKERS_OPENED, model=model))
         shadow = ShadowPolicy(path.parent)
         self.routing = Routing(policies, fleet, Guard(), repository.parent / "logs" / "decisions.jsonl", shadow)
-        self._keeper = PolicyKeeper(policies, fleet, shadow)
+        self._keeper = PolicyKeeper(policies, fleet, shadow, _InForce(metrics).show)
 
     def close(self) -> None:
         self._keeper.close()
+
+
+class _InForce:
+    """Shows which version decides. Each router process does, when it comes to it, so the last one has it right."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._shown = ""
+
+    def show(self, version: str) -> None:
+        if version == self._shown:
+            return
+        if self._shown:
+            self._metrics.set(POLICY_IN_FORCE, 0, version=self._shown)
+        self._metrics.set(POLICY_IN_FORCE, 1, version=version)
+        self._shown = version

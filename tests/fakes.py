@@ -127,6 +127,9 @@ class FakeMetrics:
     def add(self, name, amount=1, **labels):
         self.values[(name, *sorted(labels.values()))] += amount
 
+    def set(self, name, value, **labels):
+        self.values[(name, *sorted(labels.values()))] = value
+
     def observe(self, name, value, **labels):
         self.seen[(name, *sorted(labels.values()))] += 1
 

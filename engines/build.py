@@ -17,7 +17,7 @@ from engines import model_files
 from engines.sources import BadSource, Say, Source, link_all
 from engines.specs import Spec
 
-_RECORD = "source.json"
+RECORD = "source.json"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def _fill(draft: Path, built: Path, record: Record, source: Source, say: Say, fo
     twin = None if force else _twin(built, record)
     if twin is not None:
         say(f"sharing the files of {twin.name}")
-        link_all([file for file in twin.iterdir() if file.name not in (manifest.FILE_NAME, _RECORD)], draft)
+        link_all([file for file in twin.iterdir() if file.name not in (manifest.FILE_NAME, RECORD)], draft)
     else:
         source.bring(draft, say)
     say("reading the model's head")
@@ -59,7 +59,7 @@ def _fill(draft: Path, built: Path, record: Record, source: Source, say: Say, fo
     described.save()
     say("building the tokenizer's byte table")
     token_bytes.build(described)
-    (draft / _RECORD).write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
+    (draft / RECORD).write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
 
 
 def _twin(built: Path, record: Record) -> Path | None:
@@ -74,7 +74,7 @@ def _twin(built: Path, record: Record) -> Path | None:
 def _read_record(folder: Path) -> Record | None:
     """None also for a folder that is damaged, so that it is built anew."""
     try:
-        record = Record(**json.loads((folder / _RECORD).read_text(encoding="utf-8")))
+        record = Record(**json.loads((folder / RECORD).read_text(encoding="utf-8")))
         return record if manifest.load(folder).weights_path.exists() else None
     except (OSError, ValueError, TypeError):
         return None

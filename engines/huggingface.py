@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,26 +60,35 @@ class Model:
         """Changes when the files of a folder do; "" for the hub."""
         return Source(self.text).state()
 
-    def config(self, cache: Path, say: Say) -> Mapping[str, Any]:
-        """config.json; that of the hub is brought into the folder `cache`. Raises BadSource."""
-        if self.repository and not (cache / CONFIG).is_file():
-            bring_from_hub(self.repository, [CONFIG], cache, say)
-        file = (cache if self.repository else Path(self.text)) / CONFIG
-        try:
-            config = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise BadSource(f"{file}: {error}") from None
+    def config(self, say: Say) -> Mapping[str, Any]:
+        """What config.json holds. Raises BadSource."""
+        with tempfile.TemporaryDirectory() as cache:
+            self._bring([CONFIG], Path(cache), say)
+            try:
+                config = json.loads((Path(cache) / CONFIG).read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                raise BadSource(f"{self.text}: {CONFIG}: {error}") from None
         if not isinstance(config, dict):
-            raise BadSource(f"{file}: it must hold an object")
+            raise BadSource(f"{self.text}: {CONFIG} must hold an object")
         return config
 
     def bring(self, folder: Path, say: Say) -> None:
-        """Links config, weights and tokenizer into `folder`, which exists. Raises BadSource."""
+        """Puts config, weights and tokenizer into the empty folder `folder`. Raises BadSource."""
+        self._bring(wanted(self.text, self._names()), folder, say)
+
+    def bring_tokenizer(self, folder: Path, say: Say) -> None:
+        """Puts those of TOKENIZER_FILES that there are into the empty folder `folder`. Raises BadSource."""
+        self._bring([name for name in self._names() if name in TOKENIZER_FILES], folder, say)
+
+    def _names(self) -> list[str]:
         if self.repository:
-            bring_from_hub(self.repository, wanted(self.text, list_hub(self.repository)), folder, say)
+            return list_hub(self.repository)
+        return [file.name for file in Path(self.text).iterdir() if file.is_file()]
+
+    def _bring(self, names: Sequence[str], folder: Path, say: Say) -> None:
+        if self.repository:
+            bring_from_hub(self.repository, names, folder, say)
         else:
-            say("linking the files")
-            names = wanted(self.text, [file.name for file in Path(self.text).iterdir() if file.is_file()])
             link_all([Path(self.text) / name for name in names], folder)
 
 

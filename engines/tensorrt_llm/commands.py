@@ -50,7 +50,7 @@ Run = Callable[[Command], None]
 
 
 def of_checkpoint(spec: GpuSpec, family: str, model: Path, checkpoint: Path, examples: Path) -> Command:
-    """Makes `checkpoint` of the folder `model`: by quantize.py if it has to be calibrated, else by convert_checkpoint.py.
+    """Makes `checkpoint` of the folder `model`: by quantize.py what needs calibration, else by convert_checkpoint.py.
 
     The weights are cut for `tp_size` and `pp_size` here; trtllm-build has had no say in it since 0.12.
     """

@@ -26,9 +26,10 @@ _ROPE_WITHIN = ("su", "longrope", "llama3")
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """`family` is a key of flags.CONVERT; `quantised_as` is the method of a model that is saved quantised, or ""."""
+    """`kind` is the model_type; `quantised_as` is the method of a model that is saved quantised, or ""."""
 
-    family: str
+    name: str
+    kind: str
     layers: int
     heads: int
     kv_heads: int
@@ -40,12 +41,10 @@ class ModelConfig:
     @classmethod
     def of(cls, name: str, config: Mapping[str, Any]) -> ModelConfig:
         """Raises BadSource."""
-        kind = config.get("model_type")
-        if kind not in FAMILIES:
-            raise BadSource(f"{name} is a model of the type {kind!r}; engines are built of {', '.join(FAMILIES)}")
         try:
             return cls(
-                family=FAMILIES[kind],
+                name=name,
+                kind=str(config["model_type"]),
                 layers=int(config["num_hidden_layers"]),
                 heads=int(config["num_attention_heads"]),
                 kv_heads=int(config.get("num_key_value_heads") or config["num_attention_heads"]),
@@ -58,6 +57,14 @@ class ModelConfig:
             raise BadSource(f"{name} doesn't say its {error.args[0]}") from None
         except (TypeError, ValueError, AttributeError) as error:
             raise BadSource(f"{name}: config.json: {error}") from None
+
+    @property
+    def family(self) -> str:
+        """Whose convert_checkpoint.py reads the model: a key of flags.CONVERT. Raises BadSource."""
+        if self.kind not in FAMILIES:
+            known = ", ".join(FAMILIES)
+            raise BadSource(f"{self.name} is a model of the type {self.kind}; engines can be built of {known}")
+        return FAMILIES[self.kind]
 
     def check(self, spec: GpuSpec) -> None:
         """Raises BadSource if `spec` asks for what the model can't do."""

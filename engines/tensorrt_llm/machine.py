@@ -1,0 +1,107 @@
+"""Whether this machine can build an engine: TensorRT-LLM's programs, a GPU, and a GPU that knows the quantisation."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from engines.tensorrt_llm import flags
+from engines.tensorrt_llm.commands import Command
+from engines.tensorrt_llm.spec import GpuSpec
+
+_ADVICE = "build in NVIDIA's image tritonserver:25.12-trtllm-python-py3, or see the commands by --dry-run"
+_QUERY = ["nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader"]
+_FP8_FROM = (8, 9)  # Ada
+# tensorrt_llm/builder.py refuses whole-number weights on data-centre Blackwell.
+_NO_INTEGERS = ((10, 0), (12, 0))
+
+
+class BadMachine(Exception):
+    """Nothing can be built here; the message is one line that says what is missing and what to do."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """`capability` is NVIDIA's compute capability: (8, 9) is Ada."""
+
+    name: str
+    capability: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What an engine is bound to: it runs on no other version of TensorRT-LLM, nor on another kind of GPU. Each is ""
+    where it can't be told."""
+
+    version: str
+    gpu: str
+
+    def suits(self, other: Machine) -> bool:
+        """Whether an engine that was built on `other` runs here, as far as can be told."""
+        return self.version in ("", other.version) and self.gpu in ("", other.gpu)
+
+
+def here() -> Machine:
+    """This machine."""
+    found = _gpus()
+    return Machine(installed_version(), found[0].name if found else "")
+
+
+def installed_version() -> str:
+    """Of TensorRT-LLM; "" if it isn't installed for this Python."""
+    try:
+        return metadata.version("tensorrt_llm")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def check(spec: GpuSpec, commands: Sequence[Command]) -> None:
+    """Raises BadMachine if `commands` can't run here."""
+    version = installed_version()
+    if shutil.which(flags.BUILD) is None:
+        if version and not _is_known(version):
+            gone = f"TensorRT-LLM {version} has no {flags.BUILD}"
+            raise BadMachine(f"{gone}: serve the model without an engine (--for llmapi), or {_ADVICE}")
+        raise BadMachine(f"{flags.BUILD} is not here: {_ADVICE}")
+    if version and not _is_known(version):
+        raise BadMachine(f"TensorRT-LLM is {version} here; engines are built by {' and '.join(flags.versions())}")
+    for command in commands:
+        script = Path(command.start[-1])
+        if command.program != flags.BUILD and not script.is_file():
+            raise BadMachine(f"{script} is missing: name the folder of TensorRT-LLM's examples by --examples")
+    _check_gpus(spec, _gpus())
+
+
+def _is_known(version: str) -> bool:
+    return any(version == known or version.startswith(f"{known}.") for known in flags.versions())
+
+
+def _check_gpus(spec: GpuSpec, gpus: Sequence[Gpu]) -> None:
+    if not gpus:
+        raise BadMachine("there is no GPU (nvidia-smi shows none): build where the engine will run, with --gpus all")
+    for gpu in gpus:
+        if spec.quantisation == "fp8" and gpu.capability < _FP8_FROM:
+            raise BadMachine(f'quantisation is "fp8"; {gpu.name} has no FP8, GPUs have it from Ada and Hopper on')
+        first, end = _NO_INTEGERS
+        if spec.quantisation.startswith("int") and first <= gpu.capability < end:
+            raise BadMachine(
+                f'quantisation is "{spec.quantisation}"; TensorRT-LLM has none such for {gpu.name}: use fp8'
+            )
+
+
+def _gpus() -> list[Gpu]:
+    try:
+        ran = subprocess.run(_QUERY, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [_gpu(line) for line in ran.stdout.splitlines() if line.strip()]
+
+
+def _gpu(line: str) -> Gpu:
+    name, _, capability = line.rpartition(",")
+    major, _, minor = capability.strip().partition(".")
+    return Gpu(name.strip(), (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0))

@@ -1,0 +1,235 @@
+"""Reads a command of an older article, says what became of each of its flags, and gives today's commands for it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+
+from engines.tensorrt_llm import flags, old_flags
+from engines.tensorrt_llm.commands import EXAMPLES, Command
+from engines.tensorrt_llm.flags import BadCommand, Flag
+from engines.tensorrt_llm.old_flags import Successor
+
+# The programs that are read, and to which of today's an unchanged flag goes: the first that takes it.
+_READS = {
+    "trtllm-build": ("build",),
+    "build.py": ("build", "convert"),
+    "convert_checkpoint.py": ("convert",),
+    "quantize.py": ("quantize",),
+}
+_NAMED = re.compile(r"--?[A-Za-z][\w-]*")
+MODEL_DIR, CHECKPOINT_DIR, LENGTH = "MODEL_DIR", "tllm_checkpoint", "max_input_len"
+
+
+@dataclass(frozen=True)
+class Given:
+    """A flag as it stands in the command: `name` without dashes, `text` with its values."""
+
+    name: str
+    values: tuple[str, ...]
+
+    @property
+    def value(self) -> str | None:
+        return self.values[0] if self.values else None
+
+    @property
+    def text(self) -> str:
+        return shlex.join([f"--{self.name}", *self.values])
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of one flag. `gone` is the version that no longer takes it; `is_wrong` if no version is known to have
+    had it, or not so."""
+
+    flag: str
+    gone: str
+    text: str
+    is_wrong: bool = False
+
+
+@dataclass
+class Today:
+    """The flags of one of today's programs, gathered from the old command."""
+
+    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def put(self, name: str, *values: str | None, over: bool = True) -> None:
+        if over or name not in self.words:
+            self.words[name] = tuple(value for value in values if value is not None)
+
+    def arguments(self, order: Sequence[str]) -> tuple[str, ...]:
+        """In the order of the program's own flags."""
+        names = sorted(self.words, key=order.index)
+        return tuple(word for name in names for word in (f"--{name}", *self.words[name]))
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """`program` as in _READS; `fates` in the order of the command; `commands` are what does the same today."""
+
+    program: str
+    fates: tuple[Fate, ...]
+    commands: tuple[Command, ...]
+
+    @property
+    def has_wrong(self) -> bool:
+        return any(fate.is_wrong for fate in self.fates)
+
+
+def explain(text: str) -> list[Explanation]:
+    """One of each command of _READS in `text`, a piece of a shell script; others are passed over. Raises BadCommand if
+    there is none. What is given as today's commands keeps to the table of flags."""
+    lines = [line for line in re.split(r"\n|&&|;", text.replace("\\\n", " ")) if line.strip()]
+    found = [explanation for line in lines if (explanation := _explain(line)) is not None]
+    if not found:
+        raise BadCommand(f"a command of {', '.join(_READS)} can be explained; there is none in {text.strip()!r}")
+    return found
+
+
+def _explain(line: str) -> Explanation | None:
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError as error:
+        raise BadCommand(f"{line.strip()!r} is no shell command: {error}") from None
+    for place, word in enumerate(words):
+        program = word.rpartition("/")[2]
+        if program in _READS:
+            reader = _Reader(program, "qwen" if "qwen" in word.lower() else "llama", list(_given(words[place + 1 :])))
+            return Explanation(program, tuple(reader.fates()), tuple(reader.commands()))
+    return None
+
+
+def _given(words: Sequence[str]) -> Iterator[Given]:
+    name, values = "", list[str]()
+    for word in [*words, ""]:
+        if word and not _NAMED.match(word):
+            if not name:
+                raise BadCommand(f"{word!r} stands before the first flag")
+            values.append(word)
+            continue
+        if name:
+            yield Given(name, tuple(values))
+        head, equals, value = word.partition("=")
+        name, values = head.lstrip("-"), [value] if equals else []
+
+
+class _Reader:
+    """Goes through the flags of one command."""
+
+    def __init__(self, program: str, family: str, given: Sequence[Given]) -> None:
+        self._program, self._given = program, given
+        self._targets = _READS[program]
+        self._keys = {"build": flags.BUILD, "convert": flags.CONVERT[family], "quantize": flags.QUANTIZE}
+        self._values = {each.name: each.value for each in given}
+        self._today = {target: Today() for target in old_flags.TARGETS}
+
+    def fates(self) -> Iterator[Fate]:
+        """To be read before `commands`."""
+        yield from map(self._fate, self._given)
+
+    def _fate(self, given: Given) -> Fate:
+        old, target = old_flags.known().get(given.name), self._target_of(given.name)
+        # A flag may be gone from one program and be another one's today.
+        if old is not None and (target is None or self._program in old.over):
+            changed = [change for successor in old.becomes for change in self._follow(given, successor)]
+            now = f"now {' and '.join(changed)}: " if changed else ""
+            return Fate(given.text, old.gone, now + old.why)
+        return self._unknown(given) if target is None else self._kept(given, target)
+
+    def _follow(self, given: Given, successor: Successor) -> Iterator[str]:
+        """Puts the successor among today's flags; yields it as text."""
+        value = self._ruled(given, successor)
+        flag = self._flags(successor.to)[successor.flag]
+        program = self._keys[successor.to].rpartition("/")[2]
+        of = "" if program == self._program else f" of {program}"
+        if flag.kind == "switch":
+            self._today[successor.to].put(successor.flag, over=False)
+            yield f"--{successor.flag}{of}"
+        elif value is not None and _complaint(flag, (value,)) is None:
+            self._today[successor.to].put(successor.flag, value, over=not successor.default and not successor.value)
+            yield f"--{successor.flag} {value}{of}"
+
+    def _ruled(self, given: Given, successor: Successor) -> str | None:
+        if successor.rule == "sum":
+            # trtllm-build's own default of max_input_len is 1024, as build.py's was at the time.
+            return _sum(self._values.get(LENGTH) or "1024", given.value)
+        if successor.rule == "ranks":
+            if given.name == "world_size":
+                return None if {"tp_size", "pp_size"} & set(self._values) else given.value
+            return self._values.get("world_size")
+        return successor.value_of(given.value)
+
+    def _kept(self, given: Given, target: str) -> Fate:
+        flag = self._flags(target)[given.name]
+        values = given.values
+        if not values and "enable" in flag.choices:
+            self._today[target].put(given.name, "enable", over=False)
+            return Fate(given.text, "by 0.10", f"now --{given.name} enable: it takes a value, enable or disable")
+        complaint = _complaint(flag, values)
+        if complaint:
+            return Fate(given.text, "", complaint, is_wrong=True)
+        self._today[target].put(given.name, *values)
+        return Fate(given.text, "", "as before")
+
+    def _unknown(self, given: Given) -> Fate:
+        others = [key for key in self._keys if given.name in self._flags(key)]
+        if others:
+            name = self._keys[others[0]].rpartition("/")[2]
+            return Fate(given.text, "", f"a flag of {name}, not of this program", is_wrong=True)
+        known = [*old_flags.known(), *(name for target in self._targets for name in self._flags(target))]
+        near = get_close_matches(given.name, known, n=1)
+        hint = f"; did you mean --{near[0]}?" if near else ""
+        return Fate(given.text, "", f"not a flag of any version that is known here{hint}", is_wrong=True)
+
+    def _target_of(self, name: str) -> str | None:
+        return next((target for target in self._targets if name in self._flags(target)), None)
+
+    def _flags(self, target: str) -> Mapping[str, Flag]:
+        return flags.programs()[self._keys[target]].flags
+
+    def commands(self) -> Iterator[Command]:
+        """First what makes the checkpoint, if the command has a say in it; then the engine."""
+        build, convert, quantize = (self._today[target] for target in old_flags.TARGETS)
+        if quantize.words and "convert" in self._targets:
+            # quantize.py converts too; what is said of it twice is said by its own flags.
+            known = self._flags("quantize")
+            convert.words = {name: values for name, values in convert.words.items() if name in known}
+            quantize.words = {**convert.words, **quantize.words}
+            convert.words = {}
+        builds = "build" in self._targets
+        for target, today in (("quantize", quantize), ("convert", convert)):
+            if today.words:
+                today.put("model_dir", MODEL_DIR, over=False)
+                if builds:
+                    checkpoint = build.words.get("checkpoint_dir", (CHECKPOINT_DIR,))[0]
+                    today.put("output_dir", checkpoint)
+                    build.put("checkpoint_dir", checkpoint, over=False)
+                yield self._command(target, today)
+        if builds:
+            yield self._command("build", build)
+
+    def _command(self, target: str, today: Today) -> Command:
+        key = self._keys[target]
+        start = (key,) if target == "build" else ("python3", str(EXAMPLES / Path(key)))
+        command = Command(key, start, today.arguments(list(self._flags(target))))
+        command.check()
+        return command
+
+
+def _sum(first: str, second: str | None) -> str | None:
+    return str(int(first) + int(second)) if first.isdigit() and second and second.isdigit() else None
+
+
+def _complaint(flag: Flag, values: Sequence[str]) -> str | None:
+    """What the program would say of the flag with these values."""
+    program = flags.Program("", (), {flag.name: flag})
+    try:
+        program.check([f"--{flag.name}", *values])
+    except BadCommand as error:
+        return str(error).partition(": ")[2]
+    return None

@@ -1,0 +1,129 @@
+"""What would fit, for engines that don't: changes of keys, each tried by the plan, and the smallest known GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from engines.gpu_memory.known import GPUS, gpu
+from engines.gpu_memory.plan import Case, DoesNotFit, plan
+from engines.gpu_memory.sizes import TENSORRT
+from engines.gpu_memory.wish import BadWish, Wish
+from engines.gpu_memory.wish_keys import SPEC_KEYS, Keys, changed
+from engines.tensorrt_llm.spec import BadGpuSpec
+
+SMALLEST_ITERATION = 2048  # tokens; a long prompt in smaller pieces is slow, and trtllm-bench goes no lower either
+
+
+def changes(case: Case) -> list[dict[str, Keys]]:
+    """Keys by model, each enough: of each kind of change the mildest that is; if none, several changes together."""
+    found = []
+    for wish in _heaviest_first(case):
+        for ladder in _ladders(case, wish):
+            step = next((keys for keys in ladder if _fits(case, {wish.model: keys})), None)
+            if step:
+                found.append({wish.model: step})
+    return found or list(_together(case))
+
+
+def smallest_gpu(case: Case) -> str | None:
+    """The name of the known GPU with the least memory that would do, as many of them; None if the largest wouldn't."""
+    for name in sorted(GPUS, key=lambda name: GPUS[name][0]):
+        try:
+            plan(replace(case, gpus=(gpu(name),) * len(case.gpus)))
+        except (DoesNotFit, BadWish):
+            continue
+        return name
+    return None
+
+
+def _fits(case: Case, keys: dict[str, Keys]) -> bool:
+    """Whether it does with other `keys`; those of an engine hold for all models that load it."""
+    engines = {
+        wish.engine: _of_engine(keys[wish.model]) for wish in case.wishes if _of_engine(keys.get(wish.model, {}))
+    }
+    try:
+        wishes = [
+            changed(wish, {**keys.get(wish.model, {}), **engines.get(wish.engine, {})}, len(case.gpus))
+            for wish in case.wishes
+        ]
+        plan(replace(case, wishes=tuple(wishes)))
+    except (DoesNotFit, BadWish, BadGpuSpec):
+        return False
+    return True
+
+
+def _of_engine(keys: Keys) -> Keys:
+    return {key: value for key, value in keys.items() if key in SPEC_KEYS}
+
+
+def _heaviest_first(case: Case) -> list[Wish]:
+    return sorted(case.wishes, key=lambda wish: -wish.parts.total)
+
+
+def _is_first_of_its_engine(case: Case, wish: Wish) -> bool:
+    return wish is next(each for each in case.wishes if each.engine == wish.engine)
+
+
+def _ladders(case: Case, wish: Wish) -> Iterator[list[Keys]]:
+    """Of each kind of change its steps, the mildest first."""
+    spec = wish.spec
+    if _is_first_of_its_engine(case, wish):
+        yield [
+            {"max_num_tokens": n} for n in _halves(spec.max_num_tokens, max(SMALLEST_ITERATION, spec.max_batch_size))
+        ]
+        yield _eight_bits(case, wish)
+        yield _four_bits(wish)
+        yield [{"tp_size": tp} for tp in (2, 4, 8, 16) if tp > spec.tp_size and tp * spec.pp_size <= len(case.gpus)]
+        yield [{"max_seq_len": n} for n in _halves(spec.max_seq_len, wish.input_tokens + wish.output_tokens)]
+    yield [{"instances": n} for n in range(len(wish.gpus) - 1, 0, -1)]
+    yield [{"concurrent": n} for n in _halves(wish.concurrent, 1)]
+
+
+def _eight_bits(case: Case, wish: Wish) -> list[Keys]:
+    if wish.quantisation != "none":
+        return []
+    if all(gpu.has_fp8 for gpu in case.gpus):
+        return [{"quantisation": "fp8"}, {"quantisation": "fp8", "kv_cache_dtype": "fp8"}]
+    return [{"quantisation": "int8_weight_only"}] if wish.runtime == TENSORRT else []
+
+
+def _four_bits(wish: Wish) -> list[Keys]:
+    can_be = wish.quantisation == "none" and wish.runtime == TENSORRT
+    return [{"quantisation": "int4_awq"}] if can_be else []
+
+
+def _together(case: Case) -> Iterator[dict[str, Keys]]:
+    """At most one: ever harder cuts, each made to the heaviest model first and then kept."""
+    keys: dict[str, Keys] = {wish.model: {} for wish in case.wishes}
+    for number in range(6):
+        for wish in _heaviest_first(case):
+            keys[wish.model] = {**keys[wish.model], **_cut(case, wish, number)}
+            if _fits(case, keys):
+                yield {wish.model: _other_than(wish, keys[wish.model]) for wish in case.wishes if keys[wish.model]}
+                return
+
+
+def _cut(case: Case, wish: Wish, number: int) -> Keys:
+    if number in (2, 3, 4):
+        return {"concurrent": max(1, wish.concurrent >> (number - 1))}
+    if not _is_first_of_its_engine(case, wish):
+        return {}
+    if number == 0:
+        tokens = max(SMALLEST_ITERATION, wish.spec.max_batch_size)
+        return {"max_num_tokens": tokens} if tokens < wish.spec.max_num_tokens else {}
+    step = _eight_bits(case, wish)[-1:] if number == 1 else _four_bits(wish)
+    return {"kv_cache_dtype": "auto", **step[0]} if step else {}
+
+
+def _other_than(wish: Wish, keys: Keys) -> Keys:
+    """The keys that change something."""
+    return {key: value for key, value in keys.items() if getattr(wish.spec, key, None) != value}
+
+
+def _halves(number: int, least: int) -> list[int]:
+    halves = []
+    while number // 2 >= least:
+        number //= 2
+        halves.append(number)
+    return halves

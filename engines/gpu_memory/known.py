@@ -1,0 +1,115 @@
+"""Models and GPUs by name, and what config.json says of a model that isn't known by name."""
+
+from __future__ import annotations
+
+import json
+import re
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from engines.gpu_memory.shape import BadModel, Shape, read
+from engines.gpu_memory.sizes import GIB, WEIGHT_BITS
+from engines.gpu_memory.wish import Gpu
+from engines.specs import tomllib
+
+MODELS = Path(__file__).parent / "models.toml"
+_WORDS = re.compile(r"-(instruct|chat|it|base|hf)(?=-|$)|^meta-")
+
+# GiB as CUDA reports them ("GPU 0 has a total capacity of ..."), rounded down, and whether it computes in fp8.
+GPUS = {
+    "A10": (21.9, False),
+    "L4": (22.0, True),
+    "RTX-3090": (23.5, False),
+    "RTX-4090": (23.5, True),
+    "RTX-5090": (31.3, True),
+    "A100-40GB": (39.3, False),
+    "A40": (44.3, False),
+    "L40S": (44.3, True),
+    "RTX-A6000": (47.4, False),
+    "RTX-6000-Ada": (47.4, True),
+    "A100-80GB": (79.1, False),
+    "H100-80GB": (79.1, True),
+    "H100-NVL": (93.0, True),
+    "H200": (139.8, True),
+    "B200": (178.3, True),
+}
+
+
+def gpu(name: str) -> Gpu:
+    """By a name of GPUS or, if `name` is a number, of so many GiB. Raises BadModel."""
+    for known, (gib, has_fp8) in GPUS.items():
+        if known.lower() == name.lower():
+            return Gpu(known, int(gib * GIB), has_fp8)
+    if not re.fullmatch(r"\d{1,4}(\.\d+)?", name) or float(name) < 1:
+        raise BadModel(f"GPU {name!r} isn't known; known: {', '.join(GPUS)}, or its memory in GiB, such as 79.1")
+    return Gpu(f"GPU of {name} GiB", int(float(name) * GIB))
+
+
+def model(source: str) -> tuple[Shape, str]:
+    """The shape of `source`, and how its weights are quantised already ("none" if they aren't).
+
+    `source` is a folder with a config.json, such a file, or a name of models.toml, as specs.toml writes it
+    ("hf:owner/repo") or bare. Raises BadModel.
+    """
+    path = Path(source)
+    file = path / "config.json" if path.is_dir() else path
+    if not source.startswith("hf:") and file.is_file():
+        return _read(str(file), _json(file), file.parent)
+    known = _known()
+    wanted = _plain(source.removeprefix("hf:"))
+    for name, config in known.items():
+        if name.lower() == wanted:
+            return _read(name, config, None)
+    near = get_close_matches(wanted, [name.lower() for name in known], 3, 0.5)
+    hint = f"; near: {', '.join(near)}" if near else ""
+    raise BadModel(f"model {source!r} isn't known by name{hint}; give a folder with its config.json")
+
+
+def _known() -> dict[str, dict[str, Any]]:
+    known: dict[str, dict[str, Any]] = tomllib.loads(MODELS.read_text(encoding="utf-8"))
+    return known
+
+
+def _plain(name: str) -> str:
+    return _WORDS.sub("", name.rsplit("/", 1)[-1].lower())
+
+
+def _read(place: str, config: dict[str, Any], folder: Path | None) -> tuple[Shape, str]:
+    try:
+        return read(config), _quantisation(config, folder)
+    except BadModel as error:
+        raise BadModel(f"{place}: {error}") from None
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadModel(f"{file}: {error}") from None
+    if not isinstance(config, dict):
+        raise BadModel(f"{file}: it must hold one object")
+    return config
+
+
+def _quantisation(config: dict[str, Any], folder: Path | None) -> str:
+    """Of a checkpoint that was saved quantised: quantization_config, or ModelOpt's hf_quant_config.json beside it."""
+    modelopt = folder / "hf_quant_config.json" if folder is not None else None
+    if config.get("quantization_config") is not None:
+        found = _object(config["quantization_config"], "quantization_config")
+        method = found.get("quant_method")
+        name = "fp8" if method == "fp8" else f"int{found.get('bits')}_{method}"
+    elif modelopt is not None and modelopt.is_file():
+        method = _object(_json(modelopt).get("quantization"), "quantization").get("quant_algo")
+        name = {"W4A16_AWQ": "int4_awq"}.get(str(method), str(method).lower())
+    else:
+        return "none"
+    if name not in WEIGHT_BITS:
+        raise BadModel(f"the weights are quantised as {name}, which isn't known here; known: {', '.join(WEIGHT_BITS)}")
+    return name
+
+
+def _object(value: Any, key: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadModel(f"{key} is {value!r}; it must be an object")
+    return value

@@ -1,0 +1,120 @@
+"""Engines on GPUs: how many tokens the KV cache of each gets, and the two settings that say so.
+
+A KV cache is bounded twice, and the smaller bound holds: by a fraction of what is free once the engine is loaded, which
+depends on who has loaded before, and by a cap in tokens, which doesn't. So the cap carries the plan, and the fraction
+is what the cap needs when the engine loads last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil, floor
+
+from engines.gpu_memory.sizes import GIB
+from engines.gpu_memory.wish import BadWish, Gpu, Wish
+from engines.tensorrt_llm.spec import TOKENS_PER_BLOCK
+
+HEAD_ROOM = Fraction(1, 5)
+
+
+class DoesNotFit(Exception):
+    """The engines need more than a GPU has to give; all numbers are bytes of the GPU that lacks most."""
+
+    def __init__(self, gpu: int, needs: int, has: int) -> None:
+        super().__init__(f"GPU {gpu} needs {needs / GIB:.2f} GiB, has {has / GIB:.2f} GiB to give")
+        self.gpu, self.needs, self.has, self.short = gpu, needs, has, needs - has
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is to fit. `reserved` bytes of each GPU are others'; `head_room`, a share of it, is to be left free.
+
+    Raises BadWish if a wish doesn't suit the GPUs.
+    """
+
+    gpus: tuple[Gpu, ...]
+    wishes: tuple[Wish, ...]
+    head_room: Fraction = HEAD_ROOM
+    reserved: int = 0
+
+    def __post_init__(self) -> None:
+        for wish in self.wishes:
+            for number in wish.used_gpus:
+                if number >= len(self.gpus):
+                    raise BadWish(f"{wish.model} is to run on GPU {number}; there are {len(self.gpus)}, counted from 0")
+                if wish.is_fp8 and not self.gpus[number].has_fp8:
+                    name = self.gpus[number].name
+                    raise BadWish(f"{wish.model} is in fp8, which {name} can't compute: Ada, Hopper and later can")
+
+    def usable(self, gpu: int) -> int:
+        """Bytes that the wishes may take of a GPU."""
+        return floor(self.gpus[gpu].memory * (1 - self.head_room)) - self.reserved
+
+    def loaded(self, gpu: int) -> int:
+        """Bytes of all ranks on a GPU without their KV caches."""
+        return sum(wish.ranks_on(gpu) * wish.parts.total for wish in self.wishes)
+
+    def needed_cache(self, gpu: int) -> int:
+        """Bytes of the KV caches on a GPU that are needed at least."""
+        return sum(wish.ranks_on(gpu) * wish.needed_tokens * wish.kv_bytes_per_token for wish in self.wishes)
+
+
+@dataclass(frozen=True)
+class EnginePlan:
+    """What one model gets. Tokens and bytes are one rank's, and each of its instances gets as many."""
+
+    wish: Wish
+    kv_tokens: int
+    fraction: Fraction = Fraction(0)
+
+    @property
+    def kv_bytes(self) -> int:
+        return self.kv_tokens * self.wish.kv_bytes_per_token
+
+    @property
+    def requests_in_cache(self) -> int:
+        """Requests of the given lengths that the KV cache of one instance holds."""
+        return self.kv_tokens // self.wish.tokens_per_request
+
+    @property
+    def requests_at_once(self) -> int:
+        """Over all instances; max_batch_size may allow fewer than the cache holds."""
+        return len(self.wish.gpus) * min(self.requests_in_cache, self.wish.spec.max_batch_size)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Engines that fit."""
+
+    case: Case
+    engines: tuple[EnginePlan, ...]
+
+    def used(self, gpu: int) -> int:
+        """Bytes of all ranks on a GPU, and of others."""
+        caches = sum(each.wish.ranks_on(gpu) * each.kv_bytes for each in self.engines)
+        return self.case.reserved + self.case.loaded(gpu) + caches
+
+
+def plan(case: Case) -> Plan:
+    """All get what they need, and more in proportion where there is more. Raises DoesNotFit."""
+    numbers = range(len(case.gpus))
+    needs = [case.loaded(gpu) + case.needed_cache(gpu) for gpu in numbers]
+    worst = max(numbers, key=lambda gpu: needs[gpu] - case.usable(gpu))
+    if needs[worst] > case.usable(worst):
+        raise DoesNotFit(worst, needs[worst], case.usable(worst))
+    draft = Plan(case, tuple(EnginePlan(wish, _tokens(case, wish)) for wish in case.wishes))
+    return Plan(case, tuple(replace(each, fraction=_fraction(draft, each)) for each in draft.engines))
+
+
+def _tokens(case: Case, wish: Wish) -> int:
+    """All caches on a GPU grow by one factor; a model on several GPUs by that of the fullest."""
+    grows = min(Fraction(case.usable(gpu) - case.loaded(gpu), case.needed_cache(gpu)) for gpu in wish.used_gpus)
+    return floor(wish.needed_tokens * grows) // TOKENS_PER_BLOCK * TOKENS_PER_BLOCK
+
+
+def _fraction(draft: Plan, engine: EnginePlan) -> Fraction:
+    """Of what is free when everything else has loaded, rounded up to hundredths, so that the cap decides."""
+    gpus = draft.case.gpus
+    free = min(gpus[gpu].memory - draft.used(gpu) + engine.kv_bytes for gpu in engine.wish.used_gpus)
+    return Fraction(ceil(100 * Fraction(engine.kv_bytes, free)), 100)

@@ -1,0 +1,208 @@
+"""A plan as one dictionary, which is the JSON, and as tables made of that same dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from engines.gpu_memory.advice import changes, smallest_gpu
+from engines.gpu_memory.loading import Setting, loads
+from engines.gpu_memory.plan import Case, DoesNotFit, EnginePlan, Plan
+from engines.gpu_memory.sizes import GIB, LLMAPI
+from engines.gpu_memory.wish import Wish
+from engines.tensorrt_llm.spec import TOKENS_PER_BLOCK
+from scripts.plan_check import CAP, FRACTION
+
+Report = dict[str, Any]
+WIDTH = 40  # columns that a GPU's memory is drawn in
+
+
+def of_plan(plan: Plan) -> Report:
+    """All numbers of bytes are a rank's, which is one GPU of one instance."""
+    models = [_model(each.wish, each.kv_bytes) | _settings(plan, each) for each in plan.engines]
+    return _frame(plan.case) | {"fits": True, "models": models}
+
+
+def of_shortage(case: Case, shortage: DoesNotFit) -> Report:
+    """KV caches are as large as they have to be here."""
+    models = [_model(wish, wish.needed_tokens * wish.kv_bytes_per_token) for wish in case.wishes]
+    return _frame(case) | {
+        "fits": False,
+        "models": models,
+        "gpu": shortage.gpu,
+        "needs_bytes": shortage.needs,
+        "has_bytes": shortage.has,
+        "short_bytes": shortage.short,
+        "would_fit": changes(case),
+        "smallest_gpu": smallest_gpu(case),
+    }
+
+
+def _frame(case: Case) -> Report:
+    return {
+        "gpus": [{"name": gpu.name, "memory_bytes": gpu.memory} for gpu in case.gpus],
+        "head_room": float(case.head_room),
+        "reserved_bytes": case.reserved,
+    }
+
+
+def _model(wish: Wish, kv_bytes: int) -> Report:
+    spec = wish.spec
+    return {
+        "model": wish.model,
+        "runtime": wish.runtime,
+        "source": spec.model,
+        "parameters": wish.shape.parameters,
+        "weights": wish.quantisation if wish.quantisation != "none" else "16 bits",
+        "kv_cache_dtype": spec.kv_cache_dtype if spec.kv_cache_dtype != "auto" else "16 bits",
+        "tp_size": spec.tp_size,
+        "pp_size": spec.pp_size,
+        "gpus": [list(instance) for instance in wish.gpus],
+        "max_batch_size": spec.max_batch_size,
+        "max_num_tokens": spec.max_num_tokens,
+        "max_seq_len": spec.max_seq_len,
+        "input_tokens": wish.input_tokens,
+        "output_tokens": wish.output_tokens,
+        "concurrent": wish.concurrent,
+        "kv_bytes_per_token": wish.kv_bytes_per_token,
+        "bytes": asdict(wish.parts) | {"kv_cache": kv_bytes},
+    }
+
+
+def _settings(plan: Plan, engine: EnginePlan) -> Report:
+    model = engine.wish.model
+    without_caps = loads(plan.case, {each.wish.model: Setting(each.fraction) for each in plan.engines})
+    tokens = [load.tokens[model] for load in without_caps]
+    return {
+        "kv_tokens": engine.kv_tokens,
+        "kv_blocks": engine.kv_tokens // TOKENS_PER_BLOCK,
+        "requests_in_cache": engine.requests_in_cache,
+        "requests_at_once": engine.requests_at_once,
+        FRACTION: float(engine.fraction),
+        CAP: engine.kv_tokens,
+        "tokens_without_cap": [min(tokens), max(tokens)],
+        "file": f"model_repository/{model}/"
+        + ("configs/llmapi.pbtxt" if engine.wish.runtime == LLMAPI else "config.pbtxt"),
+        "lines": _lines(plan, engine),
+    }
+
+
+def _lines(plan: Plan, engine: EnginePlan) -> list[str]:
+    instances = engine.wish.gpus
+    spec = engine.wish.spec
+    values = {FRACTION: f"{float(engine.fraction):.2f}", CAP: str(engine.kv_tokens)}
+    if engine.wish.runtime == LLMAPI:  # What a built engine has in it.
+        values |= {"max_batch_size": str(spec.max_batch_size), "max_num_tokens": str(spec.max_num_tokens)}
+        values |= {"tensor_parallel_size": str(spec.tp_size), "pipeline_parallel_size": str(spec.pp_size)}
+        values |= {"kv_cache_dtype": spec.kv_cache_dtype}
+    if len(plan.case.gpus) > 1:
+        values["gpu_device_ids"] = ";".join(",".join(map(str, gpus)) for gpus in instances)
+    lines = [f"instance_group [ {{ count: {len(instances)} kind: KIND_CPU }} ]"] if len(instances) > 1 else []
+    return lines + [f'parameters {{ key: "{key}" value {{ string_value: "{text}" }} }}' for key, text in values.items()]
+
+
+def for_people(report: Report, flags: Mapping[str, str]) -> str:
+    """The report of a plan, of a shortage or of a check; `flags` are the command line's, by model."""
+    if "check" in report:
+        return _check_table(report)
+    parts = [_picture(report, number) for number in range(len(report["gpus"]))]
+    if report["fits"]:
+        parts += [_table(report), *(_file(model) for model in report["models"]), _remarks()]
+    else:
+        parts.append(_shortage(report, flags))
+    return "\n\n".join(parts)
+
+
+def _picture(report: Report, number: int) -> str:
+    gpu = report["gpus"][number]
+    memory = gpu["memory_bytes"]
+    rows = [("others", "", report["reserved_bytes"])] if report["reserved_bytes"] else []
+    for model in report["models"]:
+        ranks = sum(instance.count(number) for instance in model["gpus"])
+        name = model["model"] if ranks == 1 else f"{model['model']} x{ranks}"
+        parts = [(part, ranks * size) for part, size in model["bytes"].items() if ranks * size]
+        rows += [(name if row == 0 else "", part.replace("_", " "), size) for row, (part, size) in enumerate(parts)]
+    text = [f"GPU {number}: {gpu['name']}, {memory / GIB:.1f} GiB, {report['head_room']:.0%} to be left free"]
+    drawn = max(memory, sum(size for _, _, size in rows))
+    at, limit = 0, round(WIDTH * memory / drawn * (1 - report["head_room"]))
+    for name, part, size in rows:
+        start, end = round(WIDTH * at / drawn), round(WIDTH * (at + size) / drawn)
+        bar = " " * start + "█" * max(1, end - start)
+        text.append(f"  {name:<26}{part:<12}{size / GIB:8.2f} GiB  {bar[:limit]:<{limit}}|{bar[limit:]}".rstrip())
+        at += size
+    text.append(f"  {'together':<38}{at / GIB:8.2f} GiB, {at / memory:.0%}")
+    return "\n".join(text)
+
+
+def _table(report: Report) -> str:
+    rows = [
+        ("", [model["model"] for model in report["models"]]),
+        ("model", [model["source"] for model in report["models"]]),
+        ("parameters", [f"{model['parameters']:,}" for model in report["models"]]),
+        ("weights; KV cache", [f"{model['weights']}; {model['kv_cache_dtype']}" for model in report["models"]]),
+        ("tp x pp, instances", [f"{m['tp_size']} x {m['pp_size']}, {len(m['gpus'])}" for m in report["models"]]),
+        ("max_batch_size", [f"{model['max_batch_size']:,}" for model in report["models"]]),
+        ("max_num_tokens", [f"{model['max_num_tokens']:,}" for model in report["models"]]),
+        ("max_seq_len", [f"{model['max_seq_len']:,}" for model in report["models"]]),
+        ("KV bytes a token", [f"{model['kv_bytes_per_token']:,}" for model in report["models"]]),
+        ("KV tokens", [f"{model['kv_tokens']:,}" for model in report["models"]]),
+        ("KV blocks", [f"{model['kv_blocks']:,}" for model in report["models"]]),
+        ("a request", [f"{m['input_tokens']:,} + {m['output_tokens']:,} tokens" for m in report["models"]]),
+        ("in the cache", [f"{model['requests_in_cache']:,} requests" for model in report["models"]]),
+        ("at once", [f"{m['requests_at_once']:,} of {m['concurrent']:,} expected" for m in report["models"]]),
+        ("KV fraction", [f"{model[FRACTION]:.2f}" for model in report["models"]]),
+        ("without the cap", ["{:,} to {:,}".format(*model["tokens_without_cap"]) for model in report["models"]]),
+    ]
+    width = 2 + max(len(cell) for _, cells in rows for cell in cells)
+    return "\n".join((f"{name:<20}" + "".join(f"{cell:<{width}}" for cell in cells)).rstrip() for name, cells in rows)
+
+
+def _file(model: Report) -> str:
+    return "\n".join([f"{model['file']}:", *model["lines"]])
+
+
+def _remarks() -> str:
+    return (
+        "The cap decides, whichever model loads first; by the fraction alone it would be the tokens without the cap.\n"
+        "Weights and KV cache are exact. Activations and buffers are bounds out of published logs: compare them with\n"
+        "the lines [MemUsageChange] of the first start."
+    )
+
+
+def _shortage(report: Report, flags: Mapping[str, str]) -> str:
+    needs, has, short = (f"{report[f'{key}_bytes'] / GIB:.2f} GiB" for key in ("needs", "has", "short"))
+    ways = [" ".join(_flag(flags[model], keys) for model, keys in change.items()) for change in report["would_fit"]]
+    if report["smallest_gpu"]:
+        count = f"{len(report['gpus'])}x" if len(report["gpus"]) > 1 else ""
+        ways.append(f"--gpu {count}{report['smallest_gpu']}")
+    text = f"It doesn't fit: GPU {report['gpu']} needs {needs}, has {has} to give, is short by {short}."
+    head = "Any of these would fit:" if ways else "No change that is tried here would do, nor a GPU that is known here."
+    return "\n".join([text, head, *(f"  {way}" for way in ways)])
+
+
+def _flag(flag: str, keys: Mapping[str, Any]) -> str:
+    return " ".join([flag, *(f"{key}={value}" for key, value in keys.items())])
+
+
+def _check_table(report: Report) -> str:
+    text = [f"{len(report['gpus'])} x {report['gpus'][0]['name']}, {report['head_room']:.0%} to be left free"]
+    for model, setting in report["settings"].items():
+        cap = "no cap" if setting[CAP] is None else f"cap {setting[CAP]:,} tokens"
+        needs = f"needs {setting['needed_tokens']:,} tokens"
+        text.append(f"  {model:<26}{setting['instances']} x  fraction {setting[FRACTION]:.2f}, {cap}; {needs}")
+    for load in report["loads"]:
+        full = ", ".join(
+            f"GPU {number} {used / gpu['memory_bytes']:.0%} full"
+            for number, (gpu, used) in enumerate(zip(report["gpus"], load["used_bytes"], strict=True))
+        )
+        tokens = ", ".join(f"{model} {tokens:,}" for model, tokens in load["tokens"].items())
+        text += [
+            f"{load['order']}: {full}",
+            f"  tokens: {tokens}",
+            *(f"  doesn't fit: {fault}" for fault in load["faults"]),
+        ]
+    text.append(
+        "It fits." if report["fits"] else "It doesn't fit; without --check this command says which settings would."
+    )
+    return "\n".join(text)

@@ -30,6 +30,10 @@ class BadSource(Exception):
     """The model can't be had; the message is one line for the person who builds."""
 
 
+class Unreachable(BadSource):
+    """There's no way to the Hugging Face hub."""
+
+
 @dataclass(frozen=True)
 class Source:
     """`text` is canonical (a path is absolute), so that equal texts mean the same model."""
@@ -160,7 +164,7 @@ def _check_hub_address(endpoint: str) -> None:
     try:
         socket.getaddrinfo(host, 443)
     except OSError as error:
-        raise BadSource(f"the Hugging Face hub can't be reached: {host}: {error.strerror}") from None
+        raise Unreachable(f"the Hugging Face hub can't be reached: {host}: {error.strerror}") from None
 
 
 def wanted(repository: str, names: Sequence[str]) -> list[str]:

@@ -7,7 +7,15 @@ engines/built/classifier of an encoder and the prompts in engines/classifier/exa
     python -m scripts.build_engines large --from hf:owner/repo/file.gguf
     python -m scripts.build_engines classifier
 
+For GPUs, of the model in the tier's sub-table tensorrt_llm:
+
+    python -m scripts.build_engines small large --for tensorrt_llm      an engine each: needs TensorRT-LLM and the GPU
+    python -m scripts.build_engines large --for tensorrt_llm --dry-run  the commands of it, which need neither
+    python -m scripts.build_engines large --for llmapi                  no engine: the model as it is, for the LLM API
+    python -m scripts.build_engines --explain 'trtllm-build --max_output_len 512'   an older article's command today
+
 What is there already is left alone; --force builds it anew. A server takes a new engine when its model is reloaded.
+Exit status: 0 done, 1 not (the last line says why), 2 wrong arguments, 130 stopped.
 """
 
 from __future__ import annotations
@@ -22,22 +30,35 @@ from bls.manifest import TIERS
 from bls.text_manifest import CLASSIFIER
 from engines import build, specs
 from engines.classifier.examples import BadExamples
+from engines.tensorrt_llm.build import ENGINE, Plan
+from engines.tensorrt_llm.commands import EXAMPLES
+from engines.tensorrt_llm.flags import BadCommand
+from engines.tensorrt_llm.machine import BadMachine
+from scripts import gpu_engines
 from scripts.progress import Progress
 
 ENGINES = (*TIERS, CLASSIFIER)
 BUILT = Path(__file__).resolve().parent.parent / "engines" / "built"
+OPENVINO = "openvino"
+_REFUSED = (specs.BadSpec, build.BadSource, BadExamples, BadCommand, BadMachine, gpu_engines.CommandFailed)
 
 
 def main(arguments: Sequence[str] | None = None, built: Path = BUILT) -> int:
-    wishes = _parser().parse_args(arguments)
+    parser = _parser()
+    wishes = parser.parse_args(arguments)
+    _check(parser, wishes)
     progress = Progress()
     try:
+        if wishes.explain is not None:
+            return _explain(wishes.explain)
         for tier in wishes.tiers:
             if tier == CLASSIFIER:
                 _build_classifier(built, wishes, progress)
+            elif wishes.builder in gpu_engines.BUILDERS:
+                _build_for_gpus(built, tier, wishes, progress)
             else:
                 _build_tier(built, tier, wishes, progress)
-    except (specs.BadSpec, build.BadSource, BadExamples) as error:
+    except _REFUSED as error:
         progress.say(f"error: {error}")
         return 1
     except OSError as error:
@@ -57,6 +78,17 @@ def _build_tier(built: Path, tier: str, wishes: argparse.Namespace, progress: Pr
     progress.done(f"{engine.name}, {engine.context_tokens} tokens of context")
 
 
+def _build_for_gpus(built: Path, tier: str, wishes: argparse.Namespace, progress: Progress) -> None:
+    spec = gpu_engines.spec_of(tier, specs.load()[tier], wishes.source)
+    plan = Plan(built, tier, spec, wishes.builder, wishes.examples, wishes.engine)
+    if wishes.dry_run:
+        print(gpu_engines.dry_run(plan, progress, wishes.source))
+        return
+    progress.step(f"engine {tier}", spec.model)
+    engine = gpu_engines.build_tier(plan, progress, wishes.force)
+    progress.done(f"{engine.name}, {engine.context_tokens} tokens of context, for {engine.builder}")
+
+
 def _build_classifier(built: Path, wishes: argparse.Namespace, progress: Progress) -> None:
     from engines.classifier import build as build_classifier  # ONNX, which no other engine needs
 
@@ -66,15 +98,44 @@ def _build_classifier(built: Path, wishes: argparse.Namespace, progress: Progres
     progress.done(f"{found.accuracy:.1%} of {found.held_out} held-out prompts are told right")
 
 
+def _explain(text: str) -> int:
+    explanation, all_known = gpu_engines.explain(sys.stdin.read() if text == "-" else text)
+    print(explanation)
+    return 0 if all_known else 1
+
+
+def _check(parser: argparse.ArgumentParser, wishes: argparse.Namespace) -> None:
+    if (wishes.explain is None) != bool(wishes.tiers):
+        parser.error("name an engine (small, large, classifier), or a command to --explain")
+    if wishes.builder != OPENVINO and CLASSIFIER in wishes.tiers:
+        parser.error(f"{CLASSIFIER} is the same on CPUs and GPUs: leave out --for {wishes.builder}")
+    if wishes.builder != ENGINE and (wishes.dry_run or wishes.engine):
+        parser.error(f"--dry-run and --engine go with --for {ENGINE}")
+    if wishes.engine and len(wishes.tiers) > 1:
+        parser.error("--engine goes with one tier")
+
+
+def _engine(name: str) -> str:
+    if name not in ENGINES:
+        raise argparse.ArgumentTypeError(f"invalid choice: {name!r} (choose from {', '.join(ENGINES)})")
+    return name
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.build_engines",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("tiers", nargs="+", choices=ENGINES, metavar="engine", help="small, large, classifier")
+    parser.add_argument("tiers", nargs="*", type=_engine, metavar="engine", help="small, large, classifier")
     parser.add_argument("--from", dest="source", metavar="SOURCE", help="see engines/specs.toml for its forms")
     parser.add_argument("--force", action="store_true", help="build it anew even if it is up to date")
+    builders = (OPENVINO, *gpu_engines.BUILDERS)
+    parser.add_argument("--for", dest="builder", choices=builders, default=OPENVINO, help="who is to serve it")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands of the build, and run none")
+    parser.add_argument("--engine", type=Path, metavar="FOLDER", help="take this engine instead of building one")
+    parser.add_argument("--examples", type=Path, default=EXAMPLES, metavar="FOLDER", help=f"default {EXAMPLES}")
+    parser.add_argument("--explain", metavar="COMMAND", help="an older command, or - to read it from the input")
     return parser
 
 

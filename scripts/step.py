@@ -11,11 +11,12 @@ from scripts.progress import Progress
 
 
 class StepFailed(Exception):
-    """The program failed; `lines` is what it printed."""
+    """The program failed; `lines` is what it printed, `status` its exit status, or -9 if signal 9 ended it."""
 
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, lines: list[str], status: int) -> None:
         super().__init__(lines[-1] if lines else "")
         self.lines = lines
+        self.status = status
 
 
 def run_step(
@@ -42,4 +43,4 @@ def run_step(
                     lines.append(line)
                 progress.status(None if line is None else status(line))
     if child.returncode:
-        raise StepFailed(lines)
+        raise StepFailed(lines, child.returncode)

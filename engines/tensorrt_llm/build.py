@@ -54,6 +54,11 @@ class Plan:
     def work(self) -> Path:
         return self.built / f".{self.tier}.work"
 
+    @property
+    def log(self) -> Path:
+        """What the programs print; it goes with the engine in the end."""
+        return self.work / "build.log"
+
 
 @dataclass(frozen=True)
 class Record:
@@ -72,10 +77,15 @@ def planned(plan: Plan, say: Say) -> list[Command]:
     model = Model.parse(plan.spec.model)
     config = ModelConfig.of(model.name, model.config(say))
     config.check(plan.spec)
+    return commands_for(plan, model, config.family)
+
+
+def commands_for(plan: Plan, model: Model, family: str) -> list[Command]:
+    """What makes the checkpoint, then the engine, of a model of `family`. Raises BadCommand."""
     spec, work = plan.spec, plan.work
     source = work / "model" if model.repository else Path(model.text)
     steps = [
-        commands.of_checkpoint(spec, config.family, source, work / "checkpoint", plan.examples),
+        commands.of_checkpoint(spec, family, source, work / "checkpoint", plan.examples),
         commands.of_engine(spec, work / "checkpoint", work / "engine", work / "timing.cache"),
     ]
     for step in steps:
@@ -110,30 +120,34 @@ def _fill(plan: Plan, model: Model, draft: Path, run: Run, say: Say) -> None:
         _describe(plan, model, draft, say)
         weights.mkdir()
         model.bring(weights, say)
-        return
-    steps = planned(plan, say)
-    if plan.engine is not None:
+    elif plan.engine is not None:
         outputs.check_engine(plan.engine, plan.spec)
         _describe(plan, model, draft, say)
         weights.mkdir()
         link_all([file for file in plan.engine.iterdir() if file.is_file()], weights)
-        return
-    machine.check(plan.spec, steps)
-    _describe(plan, model, draft, say)
-    plan.work.mkdir(exist_ok=True)
-    _run(plan, model, steps, run, say)
-    (plan.work / "engine").rename(weights)
+    else:
+        machine.check(plan.spec)
+        steps = planned(plan, say)
+        machine.check_scripts(steps)
+        _describe(plan, model, draft, say)
+        _run(plan, model, steps, run, say)
+        (plan.work / "engine").rename(weights)
+        shutil.copy2(plan.log, draft / plan.log.name)
 
 
 def _run(plan: Plan, model: Model, steps: list[Command], run: Run, say: Say) -> None:
     """Leaves `work`/engine; the checkpoint too if only the engine failed."""
     convert, build_engine = steps
+    plan.work.mkdir(exist_ok=True)
+    plan.log.write_bytes(b"")
     checkpoint, stamp = plan.work / "checkpoint", plan.work / "checkpoint.json"
     made_by = json.dumps([model.state(), convert.words])
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == made_by:
         say("using the checkpoint of the last try")
     else:
-        _empty(plan.work)
+        for name in ("model", "checkpoint"):
+            shutil.rmtree(plan.work / name, ignore_errors=True)
+        stamp.unlink(missing_ok=True)
         if model.repository:
             (plan.work / "model").mkdir()
             model.bring(plan.work / "model", say)
@@ -144,11 +158,6 @@ def _run(plan: Plan, model: Model, steps: list[Command], run: Run, say: Say) -> 
     shutil.rmtree(plan.work / "engine", ignore_errors=True)
     run(build_engine)
     outputs.check_engine(plan.work / "engine", plan.spec)
-
-
-def _empty(folder: Path) -> None:
-    shutil.rmtree(folder)
-    folder.mkdir()
 
 
 def _describe(plan: Plan, model: Model, draft: Path, say: Say) -> None:

@@ -59,8 +59,8 @@ def installed_version() -> str:
         return ""
 
 
-def check(spec: GpuSpec, commands: Sequence[Command]) -> None:
-    """Raises BadMachine if `commands` can't run here."""
+def check(spec: GpuSpec) -> None:
+    """Raises BadMachine if no engine like that can be built here."""
     version = installed_version()
     if shutil.which(flags.BUILD) is None:
         if version and not _is_known(version):
@@ -69,11 +69,15 @@ def check(spec: GpuSpec, commands: Sequence[Command]) -> None:
         raise BadMachine(f"{flags.BUILD} is not here: {_ADVICE}")
     if version and not _is_known(version):
         raise BadMachine(f"TensorRT-LLM is {version} here; engines are built by {' and '.join(flags.versions())}")
+    _check_gpus(spec, _gpus())
+
+
+def check_scripts(commands: Sequence[Command]) -> None:
+    """Raises BadMachine if one of TensorRT-LLM's scripts isn't where it is sought."""
     for command in commands:
         script = Path(command.start[-1])
         if command.program != flags.BUILD and not script.is_file():
             raise BadMachine(f"{script} is missing: name the folder of TensorRT-LLM's examples by --examples")
-    _check_gpus(spec, _gpus())
 
 
 def _is_known(version: str) -> bool:

@@ -91,6 +91,14 @@ class ModelConfig:
                 raise BadSource(f'quantisation is "int4_awq"; the model\'s {blocks}')
 
 
+def family_by_name(name: str) -> str:
+    """A guess from the model's name: "Qwen2.5-7B-Instruct" is of the family qwen. Raises BadSource."""
+    for family in dict.fromkeys(FAMILIES.values()):
+        if family in name.lower():
+            return family
+    raise BadSource(f"whose model {name} is can't be told from its name; give a folder with its config.json")
+
+
 def _context_tokens(config: Mapping[str, Any]) -> int:
     longest = int(config["max_position_embeddings"])
     rope = config.get("rope_scaling") or {}

@@ -144,7 +144,9 @@ class _Reader:
     def _follow(self, given: Given, successor: Successor) -> Iterator[str]:
         """Puts the successor among today's flags; yields it as text."""
         value = self._ruled(given, successor)
-        flag = self._flags(successor.to)[successor.flag]
+        flag = self._flags(successor.to).get(successor.flag)
+        if flag is None:  # of the other family's script
+            return
         program = self._keys[successor.to].rpartition("/")[2]
         of = "" if program == self._program else f" of {program}"
         if flag.kind == "switch":

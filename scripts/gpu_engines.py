@@ -1,0 +1,125 @@
+"""What scripts/build_engines does for GPUs, for a person: builds, prints the commands, explains those of older articles."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import textwrap
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from bls.manifest import Manifest
+from engines.huggingface import Model
+from engines.sources import Unreachable
+from engines.specs import BadSpec, Spec
+from engines.tensorrt_llm import build, old_commands
+from engines.tensorrt_llm.build import Plan
+from engines.tensorrt_llm.commands import Command
+from engines.tensorrt_llm.model_config import family_by_name
+from engines.tensorrt_llm.spec import GpuSpec
+from scripts.progress import Progress
+from scripts.step import StepFailed, run_step
+
+BUILDERS = (build.ENGINE, build.LLMAPI)
+_PREFIX = re.compile(r"^(\[[^\]]*\]\s*)+")  # of TensorRT-LLM's log: [11/30/2026-03:40:00] [TRT-LLM] [I]
+_ERROR = re.compile(r"\w*(Error|Exception)\b.*:|error:")
+_OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemory", re.IGNORECASE)
+
+
+class CommandFailed(Exception):
+    """A program of the build failed; the message is one line with its name, exit status, reason and log."""
+
+
+def spec_of(tier: str, spec: Spec, source: str | None) -> GpuSpec:
+    """The tier's sub-table for GPUs, of the model `source` if there is one. Raises BadSpec."""
+    if spec.tensorrt_llm is None:
+        raise BadSpec(f"specs.toml: [{tier}.tensorrt_llm] is missing, which says what the tier serves on GPUs")
+    return replace(spec.tensorrt_llm, model=source) if source else spec.tensorrt_llm
+
+
+def build_tier(plan: Plan, progress: Progress, force: bool) -> Manifest:
+    """Builds the tier with progress. Raises what engines/tensorrt_llm/build.py does, and CommandFailed."""
+    return build.build(plan, _runner(plan, progress), progress.status, force)
+
+
+def _runner(plan: Plan, progress: Progress) -> Callable[[Command], None]:
+    def run(command: Command) -> None:
+        progress.status(f"{command.name} has begun")
+        try:
+            # In a folder that can be written: some of these programs leave files where they are started.
+            run_step(command.words, os.environ, plan.work, plan.log, progress, lambda line: _status(command, line))
+        except StepFailed as failed:
+            raise CommandFailed(_reason(command, failed, plan.log)) from None
+        except OSError as error:
+            raise CommandFailed(f"{command.start[0]} can't be started: {error.strerror}") from None
+
+    return run
+
+
+def _status(command: Command, line: str) -> str | None:
+    said = _PREFIX.sub("", line).strip()
+    return f"{command.name}: {said[:100]}" if said else None
+
+
+def _reason(command: Command, failed: StepFailed, log: Path) -> str:
+    lines = [said for line in failed.lines if (said := _PREFIX.sub("", line).strip())]
+    last = next((line for line in reversed(lines) if _ERROR.search(line)), lines[-1] if lines else "it said nothing")
+    ended = f"ended with exit status {failed.status}" if failed.status > 0 else f"was ended by signal {-failed.status}"
+    hint = ""
+    if failed.status == -9 or any(_OUT_OF_MEMORY.search(line) for line in lines):
+        hint = "; memory ran out: lower max_num_tokens or workers, or raise tp_size, in engines/specs.toml"
+    return f"{command.name} {ended}: {last}{hint} (all of it: {os.path.relpath(log)})"
+
+
+def dry_run(plan: Plan, progress: Progress, source: str | None) -> str:
+    """The commands of a build, to be pasted into a shell; the last one makes the tier of the engine. Raises BadSource,
+    BadCommand."""
+    model, guess = Model.parse(plan.spec.model), ""
+    try:
+        steps = build.planned(plan, progress.say)
+    except Unreachable:
+        family = family_by_name(model.name)
+        guess = f"# The hub can't be reached: that it is a model of the family {family} is a guess from its name.\n"
+        steps = build.commands_for(plan, model, family)
+    last = ["python3", "-m", "scripts.build_engines", plan.tier, "--for", plan.builder]
+    last += [*(["--from", source] if source else []), "--engine", str(plan.work / "engine")]
+    parts = [f"# {plan.tier}: {model.name}, TensorRT-LLM 1.1 or 1.2\n{guess}mkdir -p {shlex.quote(str(plan.work))}"]
+    if model.repository:
+        bring = f'snapshot_download("{model.repository}", local_dir={json.dumps(str(plan.work / "model"))})'
+        parts.append(shlex.join(["python3", "-c", f"from huggingface_hub import snapshot_download; {bring}"]))
+    return "\n".join([*parts, *(step.text() for step in steps), shlex.join(last)])
+
+
+def explain(text: str) -> tuple[str, bool]:
+    """What became of each flag of older commands, with today's; and whether all flags are known. Raises BadCommand."""
+    found = old_commands.explain(text)
+    return "\n\n".join(_explained(each) for each in found), not any(each.has_wrong for each in found)
+
+
+def _explained(explanation: old_commands.Explanation) -> str:
+    lines = [f"{explanation.program}:"]
+    kept = [fate.flag for fate in explanation.fates if not fate.gone and not fate.is_wrong]
+    for fate in explanation.fates:
+        if fate.is_wrong:
+            lines += [f"  {fate.flag}", *_wrapped(f"unknown: {fate.text}")]
+        elif fate.gone:
+            since = fate.gone if fate.gone == "deprecated" else f"gone {_since(fate.gone)}"
+            lines += [f"  {fate.flag}", *_wrapped(f"{since}; {fate.text}")]
+    lines += ["  as before", *_wrapped(", ".join(kept))] if kept else []
+    lines += ["", "Today, in TensorRT-LLM 1.1 and 1.2:", *(command.text() for command in explanation.commands)]
+    if any(old_commands.MODEL_DIR in command.arguments for command in explanation.commands):
+        lines.append(f"# {old_commands.MODEL_DIR}: the folder of the Hugging Face model")
+    return "\n".join(lines)
+
+
+def _since(gone: str) -> str:
+    return gone if gone.startswith("by ") else f"since {gone}"
+
+
+def _wrapped(text: str) -> list[str]:
+    width = max(60, min(shutil.get_terminal_size().columns, 120))
+    return textwrap.wrap(text, width, initial_indent=" " * 6, subsequent_indent=" " * 6, break_on_hyphens=False)

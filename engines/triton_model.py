@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from bls import contract, errors, manifest, triton_io
-from engines import parameters, pipelines, tensors
+from engines import metrics, parameters, pipelines, tensors
 from engines.coalescer import Pace
 from engines.engine import Engine, Periods
 from engines.generation import Limits
@@ -90,18 +90,8 @@ def limits_of(built: manifest.Manifest, settings: parameters.EngineParameters, s
     )
 
 
-# Family -> the name of its label, and what it is about.
-_FAMILIES = {
-    "request": ("request_type", "Requests of the engine, by state"),
-    "kv_cache_block": ("kv_cache_block_type", "Blocks of the paged KV cache"),
-    "runtime_memory": ("memory_type", "Bytes of memory"),
-    "inflight_batcher": ("inflight_batcher_specific_metric", "The batch of the last iteration"),
-    "general": ("general_type", "Iterations so far, and microseconds since 1970 of the last figures"),
-}
-
-
 class EngineMetrics:
-    """TensorRT-LLM's families, nv_trt_llm_..._metrics. What a library doesn't tell is left out: "reused" of OpenVINO."""
+    """TensorRT-LLM's families, nv_trt_llm_..._metrics. What a library doesn't tell is left out."""
 
     def __init__(self, model: str, version: str) -> None:
         self._labels = {"model": model, "version": version}
@@ -110,34 +100,15 @@ class EngineMetrics:
         self._published: dict[tuple[str, str], float] = {}
 
     def publish(self, now: Statistics) -> None:
-        for (family, kind), value in values(now).items():
+        for (family, kind), value in metrics.values(now).items():
             # Each set is a round trip to the server: most values haven't changed.
             if self._published.get((family, kind)) != value:
                 self._set(family, kind, value)
                 self._published[family, kind] = value
 
     def _set(self, family: str, kind: str, value: float) -> None:
-        name, (label, description) = f"nv_trt_llm_{family}_metrics", _FAMILIES[family]
+        name, (label, description) = f"nv_trt_llm_{family}_metrics", metrics.FAMILIES[family]
         if family not in self._declared:
             self._metrics.declare(name, "GAUGE", description)
             self._declared.add(family)
         self._metrics.set(name, value, **self._labels, **{label: kind})
-
-
-def values(now: Statistics) -> dict[tuple[str, str], float]:
-    """All figures by family and kind: those of the scheduler, and above them those that the library knows better."""
-    found: dict[tuple[str, str], float] = {
-        ("request", "active"): now.active,
-        ("request", "max"): now.most,
-        ("request", "scheduled"): now.scheduled,
-        ("request", "context"): now.context,
-        ("kv_cache_block", "max"): now.total_blocks,
-        ("kv_cache_block", "used"): now.used_blocks,
-        ("kv_cache_block", "tokens_per"): now.block_tokens,
-        ("kv_cache_block", "free"): now.total_blocks - now.used_blocks,
-        ("kv_cache_block", "fraction"): now.used_blocks / now.total_blocks,
-    }
-    found |= {(figure.family, figure.kind): figure.value for figure in now.figures}
-    found["request", "scheduled"] = min(found["request", "scheduled"], now.active)  # A library's figures may be older.
-    found["request", "waiting"] = now.active - found["request", "scheduled"]
-    return found

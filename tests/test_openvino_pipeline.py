@@ -1,4 +1,7 @@
-"""engines/openvino/pipeline.py and grammar.py over stand-ins for the library: what it does with what comes back."""
+"""engines/openvino/pipeline.py and grammar.py over stand-ins for the library: what it does with what comes back.
+
+What the real library does is in tests/test_pipeline_contract.py.
+"""
 
 from types import SimpleNamespace
 
@@ -6,7 +9,7 @@ import numpy as np
 import openvino_genai
 import pytest
 
-from bls.errors import Busy, EngineFailed
+from bls.errors import BadRequest, Busy, EngineFailed
 from engines.generation import Generation, Guide
 from engines.openvino import pipeline as module
 from engines.openvino.grammar import GrammarCheck
@@ -147,3 +150,14 @@ def test_the_check_counts_by_how_much_the_process_grows():
     check._pipeline = SimpleNamespace(generate=lambda *arguments: kept.clear())
     check.check(GUIDE)
     assert check.kept_bytes > 60 * 2**20
+
+
+def test_what_openvino_refuses_is_said_without_its_source_file(scheduler, monkeypatch):
+    def refuse(*arguments):
+        raise RuntimeError("Exception from src/core.cpp:7:\nmax_new_tokens is too large")
+
+    monkeypatch.setattr(Library, "add_request", refuse)
+    add(scheduler, 0)
+    ended = ends(run(scheduler))
+    assert isinstance(ended[0], BadRequest)
+    assert str(ended[0]) == "[BAD_REQUEST] refused by OpenVINO: max_new_tokens is too large"

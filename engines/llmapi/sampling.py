@@ -31,7 +31,7 @@ def sampling_params(llmapi: Any, generation: Generation, settings: LlmApiParamet
         min_tokens=generation.min_tokens or None,
         # Longer stop words are found by the scheduler, which then cancels the request; these end it one step earlier.
         stop_token_ids=[*other_end_ids, *single_words] or None,
-        include_stop_str_in_output=True,  # A stop word is kept; an end id is taken away in `produced`.
+        include_stop_str_in_output=True,  # A stop word is kept; an end id is taken away in `read_step`.
         logprobs=1 if generation.log_probs else None,
         guided_decoding=_guided(llmapi, generation.guide, settings),
         detokenize=False,
@@ -75,7 +75,7 @@ def _guided(llmapi: Any, guide: Guide | None, settings: LlmApiParameters) -> Any
     return llmapi.GuidedDecodingParams(**{_GUIDES[guide.kind]: guide.text})
 
 
-def produced(key: int, generation: Generation, completion: Any) -> Produced:
+def read_step(key: int, generation: Generation, completion: Any) -> Produced:
     """What the last step added to a CompletionOutput: to be read before the next step, which changes the object."""
     ids = list(completion.token_ids_diff)
     ended = _ENDS.get(completion.finish_reason, "")

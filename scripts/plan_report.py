@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from engines.gpu_memory.advice import changes, smallest_gpu
+from engines.gpu_memory.advice import changes, more_gpus, smallest_gpu
+from engines.gpu_memory.known import GPUS
 from engines.gpu_memory.loading import Setting, loads
 from engines.gpu_memory.plan import Case, DoesNotFit, EnginePlan, Plan
 from engines.gpu_memory.sizes import GIB, LLMAPI
@@ -36,6 +37,7 @@ def of_shortage(case: Case, shortage: DoesNotFit) -> Report:
         "short_bytes": shortage.short,
         "would_fit": changes(case),
         "smallest_gpu": smallest_gpu(case),
+        "more_gpus": more_gpus(case),
     }
 
 
@@ -106,12 +108,20 @@ def for_people(report: Report, flags: Mapping[str, str]) -> str:
     """The report of a plan, of a shortage or of a check; `flags` are the command line's, by model."""
     if "check" in report:
         return _check_table(report)
-    parts = [_picture(report, number) for number in range(len(report["gpus"]))]
+    parts = _pictures(report)
     if report["fits"]:
         parts += [_table(report), *(_file(model) for model in report["models"]), _remarks()]
     else:
         parts.append(_shortage(report, flags))
     return "\n\n".join(parts)
+
+
+def _pictures(report: Report) -> list[str]:
+    """One for each GPU, and one for all that look the same."""
+    numbers: dict[str, list[int]] = {}
+    for number in range(len(report["gpus"])):
+        numbers.setdefault(_picture(report, number), []).append(number)
+    return [f"GPU {', '.join(map(str, same))}: {picture}" for picture, same in numbers.items()]
 
 
 def _picture(report: Report, number: int) -> str:
@@ -123,7 +133,7 @@ def _picture(report: Report, number: int) -> str:
         name = model["model"] if ranks == 1 else f"{model['model']} x{ranks}"
         parts = [(part, ranks * size) for part, size in model["bytes"].items() if ranks * size]
         rows += [(name if row == 0 else "", part.replace("_", " "), size) for row, (part, size) in enumerate(parts)]
-    text = [f"GPU {number}: {gpu['name']}, {memory / GIB:.1f} GiB, {report['head_room']:.0%} to be left free"]
+    text = [f"{_gpu(gpu)}, {report['head_room']:.0%} to be left free"]
     drawn = max(memory, sum(size for _, _, size in rows))
     at, limit = 0, round(WIDTH * memory / drawn * (1 - report["head_room"]))
     for name, part, size in rows:
@@ -133,6 +143,11 @@ def _picture(report: Report, number: int) -> str:
         at += size
     text.append(f"  {'together':<38}{at / GIB:8.2f} GiB, {at / memory:.0%}")
     return "\n".join(text)
+
+
+def _gpu(gpu: Report) -> str:
+    gib = f"{gpu['memory_bytes'] / GIB:.1f} GiB"
+    return gib if gpu["name"][0].isdigit() else f"{gpu['name']}, {gib}"
 
 
 def _table(report: Report) -> str:
@@ -172,21 +187,29 @@ def _remarks() -> str:
 
 def _shortage(report: Report, flags: Mapping[str, str]) -> str:
     needs, has, short = (f"{report[f'{key}_bytes'] / GIB:.2f} GiB" for key in ("needs", "has", "short"))
-    ways = [" ".join(_flag(flags[model], keys) for model, keys in change.items()) for change in report["would_fit"]]
+    ways = [" ".join(_flags(flags, change)) for change in report["would_fit"]]
     if report["smallest_gpu"]:
         count = f"{len(report['gpus'])}x" if len(report["gpus"]) > 1 else ""
         ways.append(f"--gpu {count}{report['smallest_gpu']}")
+    if report["more_gpus"]:
+        number, change = report["more_gpus"]
+        gpu = report["gpus"][0]
+        name = gpu["name"] if gpu["name"] in GPUS else f"{gpu['memory_bytes'] / GIB:.1f}"
+        ways.append(" ".join([f"--gpu {number}x{name}", *_flags(flags, change)]))
     text = f"It doesn't fit: GPU {report['gpu']} needs {needs}, has {has} to give, is short by {short}."
     head = "Any of these would fit:" if ways else "No change that is tried here would do, nor a GPU that is known here."
     return "\n".join([text, head, *(f"  {way}" for way in ways)])
 
 
-def _flag(flag: str, keys: Mapping[str, Any]) -> str:
-    return " ".join([flag, *(f"{key}={value}" for key, value in keys.items())])
+def _flags(flags: Mapping[str, str], change: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [" ".join([flags[model], *(f"{k}={v}" for k, v in keys.items())]) for model, keys in change.items()]
 
 
 def _check_table(report: Report) -> str:
-    text = [f"{len(report['gpus'])} x {report['gpus'][0]['name']}, {report['head_room']:.0%} to be left free"]
+    text = [
+        f"GPU {number}: {_gpu(gpu)}, {report['head_room']:.0%} to be left free"
+        for number, gpu in enumerate(report["gpus"])
+    ]
     for model, setting in report["settings"].items():
         cap = "no cap" if setting[CAP] is None else f"cap {setting[CAP]:,} tokens"
         needs = f"needs {setting['needed_tokens']:,} tokens"

@@ -12,6 +12,7 @@ from engines.gpu_memory.wish import BadWish, Wish
 from engines.gpu_memory.wish_keys import SPEC_KEYS, Keys, changed
 from engines.tensorrt_llm.spec import BadGpuSpec
 
+TP_SIZES = (2, 4, 8, 16)
 SMALLEST_ITERATION = 2048  # tokens; a long prompt in smaller pieces is slow, and trtllm-bench goes no lower either
 
 
@@ -34,6 +35,17 @@ def smallest_gpu(case: Case) -> str | None:
         except (DoesNotFit, BadWish):
             continue
         return name
+    return None
+
+
+def more_gpus(case: Case) -> tuple[int, dict[str, Keys]] | None:
+    """So many GPUs like the first, and the tensor parallelism of the heaviest model over them; None if 16 won't do."""
+    heaviest = _heaviest_first(case)[0]
+    for count in TP_SIZES:
+        keys: dict[str, Keys] = {heaviest.model: {"tp_size": count}}
+        enough = replace(case, gpus=case.gpus[:1] * count) if count > len(case.gpus) else None
+        if enough and _fits(enough, keys):
+            return count, keys
     return None
 
 
@@ -74,7 +86,7 @@ def _ladders(case: Case, wish: Wish) -> Iterator[list[Keys]]:
         ]
         yield _eight_bits(case, wish)
         yield _four_bits(wish)
-        yield [{"tp_size": tp} for tp in (2, 4, 8, 16) if tp > spec.tp_size and tp * spec.pp_size <= len(case.gpus)]
+        yield [{"tp_size": tp} for tp in TP_SIZES if tp > spec.tp_size and tp * spec.pp_size <= len(case.gpus)]
         yield [{"max_seq_len": n} for n in _halves(spec.max_seq_len, wish.input_tokens + wish.output_tokens)]
     yield [{"instances": n} for n in range(len(wish.gpus) - 1, 0, -1)]
     yield [{"concurrent": n} for n in _halves(wish.concurrent, 1)]

@@ -43,7 +43,7 @@ def gpu(name: str) -> Gpu:
             return Gpu(known, int(gib * GIB), has_fp8)
     if not re.fullmatch(r"\d{1,4}(\.\d+)?", name) or float(name) < 1:
         raise BadModel(f"GPU {name!r} isn't known; known: {', '.join(GPUS)}, or its memory in GiB, such as 79.1")
-    return Gpu(f"GPU of {name} GiB", int(float(name) * GIB))
+    return Gpu(name, int(float(name) * GIB))
 
 
 def model(source: str) -> tuple[Shape, str]:

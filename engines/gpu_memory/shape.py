@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from engines.gpu_memory.families import FAMILIES, HEAD_DIMS
+
 MAX_LAYERS = 1000  # the longest known model has 126
-HEAD_DIMS = {"Qwen3ForCausalLM": 128, "Qwen3MoeForCausalLM": 128}  # of transformers, where config.json has none
-HEAD_DIMS |= dict.fromkeys(("GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM"), 256)
+# Kinds of rope_scaling whose factor is in max_position_embeddings already.
+ROPE_WITHIN = ("su", "longrope", "llama3")
 
 
 class BadModel(ValueError):
@@ -43,7 +45,8 @@ class Shape:
     """A decoder. `latent` is the width of MLA's cached vector, None where keys and values are cached for each head.
 
     `attention_width`: elements of all query heads of a token. `active_width`: feed-forward columns that a token passes
-    through, those of its experts in a mixture. `tied`: the embedding is the output matrix too. `context`: in tokens.
+    through, those of its `active_experts` in a mixture (0: there are none). `tied`: the embedding is the output matrix
+    too. `context`: in tokens.
     """
 
     architecture: str
@@ -55,6 +58,7 @@ class Shape:
     latent: int | None
     attention_width: int
     active_width: int
+    active_experts: int
     tied: bool
     layers: tuple[Layer, ...]
     final_norm: int
@@ -70,37 +74,6 @@ class Shape:
         """As a checkpoint counts them: a tied embedding once."""
         ends = self.embedding if self.tied else 2 * self.embedding
         return ends + self.final_norm + sum(layer.parameters for layer in self.layers)
-
-
-@dataclass(frozen=True)
-class Family:
-    """How an architecture differs from Llama's; the names of keys are config.json's."""
-
-    query_bias: bool = False  # biases of q, k and v without a key that says so
-    head_norms: bool = False  # a norm of each query and of each key
-    norms: int = 2  # of a layer, each as wide as the model
-    tied: bool = False  # transformers' default of tie_word_embeddings
-    experts: str = ""  # the key that counts the experts; "" for a dense model
-    expert_width: str = "moe_intermediate_size"
-    latent: bool = False  # multi-head latent attention
-
-
-FAMILIES = {
-    "LlamaForCausalLM": Family(),
-    "MistralForCausalLM": Family(),
-    "Phi3ForCausalLM": Family(),
-    "Qwen2ForCausalLM": Family(query_bias=True),
-    "Qwen3ForCausalLM": Family(head_norms=True),
-    "GemmaForCausalLM": Family(tied=True),
-    "Gemma2ForCausalLM": Family(tied=True, norms=4),
-    "Gemma3ForCausalLM": Family(tied=True, norms=4, head_norms=True),
-    "MixtralForCausalLM": Family(experts="num_local_experts", expert_width="intermediate_size"),
-    "Qwen2MoeForCausalLM": Family(query_bias=True, experts="num_experts"),
-    "Qwen3MoeForCausalLM": Family(head_norms=True, experts="num_experts"),
-    "DeepseekV2ForCausalLM": Family(experts="n_routed_experts", latent=True),
-    "DeepseekV3ForCausalLM": Family(experts="n_routed_experts", latent=True),
-    "FalconForCausalLM": Family(tied=True),
-}
 
 
 def read(config: dict[str, Any]) -> Shape:
@@ -141,11 +114,22 @@ class _Reader:
             latent=latent,
             attention_width=self._attention_width(),
             active_width=self._active_width(),
+            active_experts=self._count("num_experts_per_tok") if self.family.experts else 0,
             tied=self._flag("tie_word_embeddings", self.family.tied),
             layers=layers,
             final_norm=2 * self.hidden if self.is_falcon else self.hidden,
-            context=self._count("max_position_embeddings", 0) or None,
+            context=self._context(),
         )
+
+    def _context(self) -> int | None:
+        longest = self._count("max_position_embeddings", 0)
+        rope = self._config.get("rope_scaling") or {}
+        if not isinstance(rope, dict):
+            raise BadModel(f"rope_scaling is {rope!r}; it must be an object")
+        kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor", 1)
+        if kind not in ROPE_WITHIN and isinstance(factor, int | float) and factor > 1:
+            longest = int(longest * factor)
+        return longest or None
 
     def _kv_heads(self) -> int:
         if not self.is_falcon:

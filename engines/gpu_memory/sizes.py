@@ -2,8 +2,8 @@
 
 Weights and KV cache follow from shapes, exactly. Activations and buffers are bounds, fitted from above to what logs of
 TensorRT-LLM print ("[MemUsageChange] Allocated ... for execution context memory"): its document on memory usage, and
-the issues NVIDIA/TensorRT-LLM 1188 and 3636. None of it was measured here. Layers that look back only so far (sliding
-windows of Mistral and Gemma) are counted in full, which is a bound too.
+the issues 1188, 2683 and 3636 of NVIDIA/TensorRT-LLM. None of it was measured here. Layers that look back only so far
+(sliding windows of Mistral and Gemma) are counted in full, which is a bound too.
 """
 
 from __future__ import annotations
@@ -107,10 +107,12 @@ def activations(shape: Shape, max_num_tokens: int, tp: int) -> int:
 
     9 feed-forward and 6.5 model widths of two bytes a token: 0 to 5 % above the logs of Llama-3.1-8B at 128,000 tokens
     (37,812.51 MiB), Qwen2.5-0.5B at 8,192 (773.51 MiB) and, if it is Llama-2-7B on two GPUs at 8,192, the document's
-    (1,134.01 MiB).
+    (1,134.01 MiB). A mixture copies a token to each of its experts, and back: 26 % above DeepSeek-V3 on 8 GPUs in issue
+    2683 (2,265.58 MiB), if that was built for 8,192.
     """
     width = max(shape.hidden, ceil(shape.attention_width / tp))
-    return max_num_tokens * (2 * 9 * ceil(shape.active_width / tp) + 13 * width)
+    copies = 2 * 2 * shape.active_experts * shape.hidden
+    return max_num_tokens * (2 * 9 * ceil(shape.active_width / tp) + 13 * width + copies)
 
 
 def buffers(vocab: int, max_batch_size: int, max_seq_len: int) -> int:

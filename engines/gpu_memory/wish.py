@@ -50,7 +50,7 @@ class Wish:
             raise BadWish(f"input is {self.input_tokens} tokens; max_input_len is {self.spec.longest_input}")
         if self.input_tokens + self.output_tokens > longest:
             raise BadWish(
-                f"input and output are {self.input_tokens + self.output_tokens} tokens; max_seq_len: {longest}"
+                f"input and output are {self.input_tokens + self.output_tokens} tokens; max_seq_len is {longest}"
             )
         if self.each_concurrent > self.spec.max_batch_size:
             text = f"concurrent is {self.each_concurrent} for each instance"

@@ -1,4 +1,4 @@
-"""What scripts/build_engines does for GPUs, for a person: builds, prints the commands, explains those of older articles."""
+"""What scripts/build_engines does for GPUs: builds with progress, prints the commands, explains older commands."""
 
 from __future__ import annotations
 

@@ -180,8 +180,9 @@ def _file(model: Report) -> str:
 def _remarks() -> str:
     return (
         "The cap decides, whichever model loads first; by the fraction alone it would be the tokens without the cap.\n"
-        "Weights and KV cache are exact. Activations and buffers are bounds out of published logs: compare them with\n"
-        "the lines [MemUsageChange] of the first start."
+        "Weights and KV cache follow from the model's shapes; an engine file is 1 or 2 % larger. Activations and\n"
+        "buffers are bounds out of published logs; nothing was measured here. Compare them with the lines\n"
+        "[MemUsageChange] of a first start."
     )
 
 

@@ -1,9 +1,12 @@
 """engines/gpu_memory/shape.py and models.toml: parameters of published checkpoints, to the last one."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engines.gpu_memory import known
-from engines.gpu_memory.shape import FAMILIES, BadModel, read
+from engines.gpu_memory.families import FAMILIES
+from engines.gpu_memory.shape import BadModel, read
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
@@ -13,6 +16,24 @@ LLAMA = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "vocab_size": 100,
+}
+
+# With the keys of every architecture.
+EVERYTHING = LLAMA | {
+    "num_local_experts": 4,
+    "num_experts": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 32,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
+    "rope_scaling": None,
+    "mlp_only_layers": [],
+    "head_dim": 16,
+    "max_position_embeddings": 4096,
 }
 
 
@@ -58,12 +79,25 @@ def test_an_architecture_that_is_not_known_is_refused_by_name():
         read(LLAMA | {"architectures": ["MambaForCausalLM"]})
 
 
-def test_every_architecture_of_the_table_can_be_read():
-    extra = {"num_local_experts": 4, "num_experts": 4, "n_routed_experts": 4, "num_experts_per_tok": 2}
-    extra |= {"moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, "kv_lora_rank": 16, "v_head_dim": 16}
-    extra |= {"qk_nope_head_dim": 16, "qk_rope_head_dim": 8}
-    for architecture in FAMILIES:
-        assert read({**LLAMA, **extra, "architectures": [architecture]}).parameters > 2 * 64 * 100
+@pytest.mark.parametrize("architecture", FAMILIES)
+def test_every_architecture_of_the_table_can_be_read(architecture):
+    tied = read(EVERYTHING | {"architectures": [architecture], "tie_word_embeddings": True})
+    untied = read(EVERYTHING | {"architectures": [architecture], "tie_word_embeddings": False})
+    assert untied.parameters - tied.parameters == 64 * 100 < tied.parameters
+
+
+JUNK = st.sampled_from([None, True, False, -1, 0, 1, 3, 10**12, 0.5, "", "64", [], [1], ["a"], {}, {"factor": 1e300}])
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(FAMILIES)), st.dictionaries(st.sampled_from(sorted(EVERYTHING)), JUNK, max_size=3))
+def test_whatever_stands_in_a_config_it_is_read_or_refused(architecture, junk):
+    try:
+        shape = read(EVERYTHING | {"architectures": [architecture]} | junk)
+    except BadModel as refused:
+        assert "\n" not in str(refused)
+    else:
+        assert shape.parameters > 0 and shape.head_dim > 0
 
 
 @pytest.mark.parametrize(
@@ -96,3 +130,11 @@ def test_biases_count_where_the_config_says_so():
 
 def test_a_tied_embedding_counts_once():
     assert read(LLAMA).parameters - read(LLAMA | {"tie_word_embeddings": True}).parameters == 100 * 64
+
+
+@pytest.mark.parametrize(
+    ("rope", "context"),
+    [(None, 4096), ({"type": "yarn", "factor": 4.0}, 16_384), ({"rope_type": "llama3", "factor": 8.0}, 4096)],
+)
+def test_a_context_that_is_stretched_counts_as_long_as_it_gets(rope, context):
+    assert read(EVERYTHING | {"rope_scaling": rope}).context == context

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ def model(source: str) -> tuple[Shape, str]:
     raise BadModel(f"model {source!r} isn't known by name{hint}; give a folder with its config.json")
 
 
+@cache
 def _known() -> dict[str, dict[str, Any]]:
     known: dict[str, dict[str, Any]] = tomllib.loads(MODELS.read_text(encoding="utf-8"))
     return known

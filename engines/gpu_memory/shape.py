@@ -12,6 +12,7 @@ from typing import Any
 from engines.gpu_memory.families import FAMILIES, HEAD_DIMS
 
 MAX_LAYERS = 1000  # the longest known model has 126
+MAX_ROPE_FACTOR = 1000
 # Kinds of rope_scaling whose factor is in max_position_embeddings already.
 ROPE_WITHIN = ("su", "longrope", "llama3")
 
@@ -79,7 +80,7 @@ class Shape:
 def read(config: dict[str, Any]) -> Shape:
     """The shape that config.json describes. Raises BadModel."""
     names = config.get("architectures")
-    if not isinstance(names, list) or len(names) != 1:
+    if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
         raise BadModel(f"architectures is {names!r}; it must be a list of one name")
     if names[0] not in FAMILIES:
         raise BadModel(f"architecture {names[0]!r} isn't known here; known: {', '.join(FAMILIES)}")
@@ -97,6 +98,8 @@ class _Reader:
         self.kv_heads = self._kv_heads()
         default = HEAD_DIMS.get(architecture, self.hidden // self.heads)
         self.head_dim = self._count("head_dim", default)
+        if not self.head_dim:
+            raise BadModel(f"hidden_size is {self.hidden}; it must be at least num_attention_heads, {self.heads}")
 
     def shape(self) -> Shape:
         count = self._count("num_hidden_layers")
@@ -127,7 +130,7 @@ class _Reader:
         if not isinstance(rope, dict):
             raise BadModel(f"rope_scaling is {rope!r}; it must be an object")
         kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor", 1)
-        if kind not in ROPE_WITHIN and isinstance(factor, int | float) and factor > 1:
+        if kind not in ROPE_WITHIN and isinstance(factor, int | float) and 1 < factor < MAX_ROPE_FACTOR:
             longest = int(longest * factor)
         return longest or None
 

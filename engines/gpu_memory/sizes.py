@@ -1,9 +1,10 @@
 """Bytes of one rank (one GPU of an engine), each part by itself. All sizes are whole bytes; GiB are 2**30 of them.
 
-Weights and KV cache follow from shapes, exactly. Activations and buffers are bounds, fitted from above to what logs of
-TensorRT-LLM print ("[MemUsageChange] Allocated ... for execution context memory"): its document on memory usage, and
-the issues 1188, 2683 and 3636 of NVIDIA/TensorRT-LLM. None of it was measured here. Layers that look back only so far
-(sliding windows of Mistral and Gemma) are counted in full, which is a bound too.
+Weights and KV cache follow from shapes; an engine file is 1 or 2 % larger than its weights. Activations and buffers are
+bounds, fitted from above to what logs of TensorRT-LLM print ("[MemUsageChange] Allocated ... for execution context
+memory"): its document on memory usage, and the issues 1188, 2683 and 3636 of NVIDIA/TensorRT-LLM. None of it was
+measured here. Layers that look back only so far (sliding windows of Mistral and Gemma) are counted in full, which is a
+bound too.
 """
 
 from __future__ import annotations

@@ -187,3 +187,11 @@ def test_eight_bits_of_kv_cache_hold_twice_the_tokens():
         plan(Case(gpus(44), (wish(quantisation="fp8", kv_cache_dtype=kind),))).engines[0] for kind in ("auto", "fp8")
     )
     assert eight.kv_tokens == pytest.approx(2 * sixteen.kv_tokens, abs=32)
+
+
+def test_the_ranks_of_a_model_agree_on_what_the_fuller_gpu_has_left():
+    pair = (wish("small", gpus=2), wish("large", "Qwen2.5-7B", gpus=2, tp_size=2))
+    on_one = loads(Case(gpus(80, 80), pair), {"small": Setting(Fraction(1, 2)), "large": Setting()})[0]
+    large = pair[1]
+    free = 80 * GIB - pair[0].parts.total - on_one.tokens["small"] * pair[0].kv_bytes_per_token - large.parts.total
+    assert on_one.tokens["large"] == int(0.9 * free) // (32 * large.kv_bytes_per_token) * 32

@@ -180,3 +180,19 @@ def test_one_rank_needs_no_all_reduce_and_more_ranks_larger_ones():
     assert sizes.all_reduce(2, TENSORRT) == 160_000_000
     assert sizes.all_reduce(8, TENSORRT) == 320_000_000
     assert sizes.all_reduce(8, LLMAPI) > sizes.all_reduce(8, TENSORRT)
+
+
+def test_ranks_beyond_the_key_value_heads_have_copies_of_them():
+    llama = shape("Llama-3.1-70B")
+    per_rank = sum(
+        layer.heads // 16 + layer.key_value // 8 + layer.feed_forward // 16 + layer.plain for layer in llama.layers
+    )
+    ends = llama.embedding + llama.embedding // 16 + llama.final_norm
+    assert sizes.weights(llama, "none", 16, 1, TENSORRT) == 2 * (per_rank + ends)
+
+
+def test_a_tied_embedding_is_stored_twice_by_engines_and_by_pipelines():
+    qwen = shape("Qwen2.5-1.5B")
+    both, once = (sizes.weights(qwen, "none", 1, 1, runtime) for runtime in (TENSORRT, LLMAPI))
+    assert both - once == 2 * qwen.embedding
+    assert sizes.weights(qwen, "none", 1, 2, LLMAPI) == sizes.weights(qwen, "none", 1, 2, TENSORRT)

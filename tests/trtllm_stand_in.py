@@ -2,7 +2,7 @@
 that the real programs write, a few bytes each. `install` puts the programs into a folder; they all run this file.
 
 STAND_IN, a JSON object in the environment, makes them fail: {"fails": "trtllm-build", "status": 3, "says": "...",
-"without": "rank1.engine", "tp_size": 4}.
+"without": "rank1.engine"}.
 """
 
 import json
@@ -52,7 +52,6 @@ def main(name: str, arguments: list[str]) -> int:
     folder = Path(wishes["output_dir"])
     folder.mkdir(parents=True, exist_ok=True)
     files = _engine(wishes) if name == flags.BUILD else _checkpoint(wishes)
-    files |= {"tp_size": told["tp_size"]} if "tp_size" in told else {}
     for file, content in files.items():
         if file != told.get("without"):
             (folder / file).write_text(json.dumps(content))

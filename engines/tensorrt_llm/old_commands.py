@@ -99,7 +99,8 @@ def _explain(line: str) -> Explanation | None:
     for place, word in enumerate(words):
         program = word.rpartition("/")[2]
         if program in _READS:
-            reader = _Reader(program, "qwen" if "qwen" in word.lower() else "llama", list(_given(words[place + 1 :])))
+            family = "qwen" if "qwen" in word.lower() else "llama"
+            reader = _Reader(program, family, list(_given(words[place + 1 :])))
             return Explanation(program, tuple(reader.fates()), tuple(reader.commands()))
     return None
 
@@ -128,9 +129,22 @@ class _Reader:
         self._values = {each.name: each.value for each in given}
         self._today = {target: Today() for target in old_flags.TARGETS}
 
-    def fates(self) -> Iterator[Fate]:
-        """To be read before `commands`."""
-        yield from map(self._fate, self._given)
+    def fates(self) -> list[Fate]:
+        """To be called before `commands`."""
+        found = [self._fate(given) for given in self._given]
+        if not self._quantises:
+            return found
+        lost = set(self._today["convert"].words) - set(self._flags("quantize"))
+        left_out = "left out: quantize.py converts here, and has no such flag"
+        return [
+            Fate(fate.flag, fate.gone, left_out, is_wrong=True) if given.name in lost else fate
+            for given, fate in zip(self._given, found, strict=True)
+        ]
+
+    @property
+    def _quantises(self) -> bool:
+        """Whether quantize.py does the work of convert_checkpoint.py, which a build.py did before."""
+        return bool(self._today["quantize"].words) and "convert" in self._targets
 
     def _fate(self, given: Given) -> Fate:
         old, target = old_flags.known().get(given.name), self._target_of(given.name)
@@ -197,8 +211,7 @@ class _Reader:
     def commands(self) -> Iterator[Command]:
         """First what makes the checkpoint, if the command has a say in it; then the engine."""
         build, convert, quantize = (self._today[target] for target in old_flags.TARGETS)
-        if quantize.words and "convert" in self._targets:
-            # quantize.py converts too; what is said of it twice is said by its own flags.
+        if self._quantises:
             known = self._flags("quantize")
             convert.words = {name: values for name, values in convert.words.items() if name in known}
             quantize.words = {**convert.words, **quantize.words}

@@ -24,15 +24,29 @@ class ModelControl:
     def states(self) -> dict[str, list[str]]:
         """The state of each version of each model that was ever loaded."""
         found: dict[str, list[str]] = defaultdict(list)
-        for entry in self._ask("POST", "/v2/repository/index", 2):
+        for entry in self.index():
             if "state" in entry:
                 found[entry["name"]].append(entry["state"])
         return found
 
+    def index(self, timeout_s: float = 2) -> list[dict[str, str]]:
+        """name, version, state and reason of each version of each model of the repository; no state: never loaded."""
+        found: list[dict[str, str]] = self._ask("POST", "/v2/repository/index", timeout_s)
+        return found
+
+    def config(self, model: str, timeout_s: float = 2) -> dict[str, Any]:
+        """A loaded model's config, as Triton completed it."""
+        found: dict[str, Any] = self._ask("GET", f"/v2/models/{model}/config", timeout_s)
+        return found
+
+    def statistics(self, timeout_s: float = 2) -> list[dict[str, Any]]:
+        """What Triton counts of each version of each loaded model, by its statistics extension."""
+        found: list[dict[str, Any]] = self._ask("GET", "/v2/models/stats", timeout_s)["model_stats"]
+        return found
+
     def instances(self, model: str) -> int:
         """How many instances a version of `model` has."""
-        groups = self._ask("GET", f"/v2/models/{model}/config", 2).get("instance_group", [])
-        return sum(group.get("count", 1) * max(1, len(group.get("gpus", []))) for group in groups)
+        return instances(self.config(model))
 
     def unload(self, model: str, timeout_s: float) -> None:
         """Returns before the model is gone: its requests end first."""
@@ -57,6 +71,11 @@ class ModelControl:
             raise ControlFailed(str(error) or type(error).__name__) from None
         finally:
             connection.close()
+
+
+def instances(config: dict[str, Any]) -> int:
+    """How many instances the groups of a config come to."""
+    return sum(group.get("count", 1) * max(1, len(group.get("gpus", []))) for group in config.get("instance_group", []))
 
 
 def _reason(text: str) -> str:

@@ -1,0 +1,89 @@
+"""Watches a running server for some seconds, and says what is wrong with it and what to change.
+
+    scripts/doctor                            the server of scripts/serve on this machine, 15 s
+    scripts/doctor --seconds 60 --json        longer, for a program
+    scripts/doctor --host gpu1 --log triton.log      another machine's: without its processes, memory and /dev/shm
+
+It only reads: the metrics page, Triton's statistics, configs and model states, and on the server's own machine its
+processes, its log and /dev/shm. It judges what it sees meanwhile, so run it under load. docs/troubleshooting.md
+explains each finding.
+
+Exit status: 0 nothing wrong was found, 1 findings, 2 the server can't be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from scripts.doctor_read import CannotRead, Reader
+from scripts.doctor_report import as_json, for_people
+from scripts.doctor_rules import judge
+from scripts.doctor_sample import Observation, Sample
+from scripts.progress import Progress
+
+HEALTHY, FINDINGS, UNREADABLE, INTERRUPTED = 0, 1, 2, 130
+
+
+def main(arguments: list[str]) -> int:
+    options = parsed(arguments)
+    try:
+        reader = Reader(options.host, options.http_port, options.metrics_url, options.log)
+        seen = watch(reader, options.seconds, options.every)
+    except CannotRead as reason:
+        print(f"error: {reason}", file=sys.stderr)
+        return UNREADABLE
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return INTERRUPTED
+    findings, not_judged = judge(seen)
+    report = (reader.name, seen, findings, not_judged)
+    print(json.dumps(as_json(*report)) if options.json else for_people(*report))
+    return FINDINGS if findings else HEALTHY
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="scripts/doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="127.0.0.1")
+    parser.add_argument("--http-port", type=int, default=8000, metavar="N", help="8000")
+    parser.add_argument("--metrics-port", type=int, default=8002, metavar="N", help="8002")
+    parser.add_argument(
+        "--metrics-url", metavar="URL", help="where the metrics page is elsewhere: http://host:port/path"
+    )
+    parser.add_argument("--seconds", type=float, default=15.0, metavar="S", help="how long it watches (15)")
+    parser.add_argument("--every", type=float, default=1.0, metavar="S", help="from one look to the next (1)")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="the server's log, where it isn't found by itself")
+    parser.add_argument("--json", action="store_true", help="one line of JSON")
+    options = parser.parse_args(arguments)
+    if not 0.1 <= options.every <= 60:
+        parser.error(f"--every is {options.every:g}; it must be from 0.1 to 60")
+    if not options.every <= options.seconds <= 3600:
+        parser.error(f"--seconds is {options.seconds:g}; it must be from --every ({options.every:g}) to 3600")
+    options.metrics_url = options.metrics_url or f"http://{options.host}:{options.metrics_port}/metrics"
+    if not options.metrics_url.startswith("http://"):
+        parser.error(f"--metrics-url is {options.metrics_url!r}; it must begin with http://")
+    return options
+
+
+def watch(reader: Reader, seconds: float, every: float) -> Observation:
+    """Looks at the server every so often. Raises CannotRead."""
+    progress = Progress()
+    progress.step(f"watching {reader.name}")
+    samples: list[Sample] = [reader.sample()]
+    begin = samples[0].at_s
+    looks = int(seconds / every)
+    for look in range(1, looks + 1):
+        progress.status(f"look {look} of {looks}")
+        time.sleep(max(0.0, begin + look * every - time.monotonic()))
+        samples.append(reader.sample())
+    progress.done(f"{len(samples)} looks")
+    return reader.observation(samples)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,83 @@
+"""A doctor's report, for people and for programs."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import asdict
+from typing import Any
+
+from bls.contract import ROUTER
+from scripts.doctor_finding import Finding, NotJudged
+from scripts.doctor_machine import use_of_hardware
+from scripts.doctor_sample import Observation, mean
+
+WIDTH = 118
+_LABEL = 9
+
+
+def as_json(server: str, seen: Observation, findings: list[Finding], not_judged: list[NotJudged]) -> dict[str, Any]:
+    """Everything, as one JSON object; `healthy` is true without findings."""
+    return {
+        "server": server,
+        "seconds": round(seen.seconds, 1),
+        "looks": len(seen.samples),
+        "models": len(seen.models),
+        "requests": _requests(seen),
+        "healthy": not findings,
+        "findings": [{**asdict(finding), "weight": finding.weight.name.lower()} for finding in findings],
+        "not_judged": [asdict(each) for each in not_judged],
+    }
+
+
+def for_people(server: str, seen: Observation, findings: list[Finding], not_judged: list[NotJudged]) -> str:
+    use = use_of_hardware(seen)
+    busy = f", hardware busy {mean(use):.0%}" if use else ""
+    lines = [
+        f"{server}: {len(seen.models)} models, {_requests(seen)} requests in {seen.seconds:.0f} s{busy}",
+        *([_count(findings), ""] if findings else ["nothing wrong was found"]),
+    ]
+    for finding in findings:
+        lines += [*_block(finding), ""]
+    if not_judged:
+        lines.append("too little was seen to judge:")
+        lines += [f"  {each.name:<24} {each.why}" for each in dict.fromkeys(not_judged)]
+    lines += [f"not looked at: {what}" for what in _unseen(seen)]
+    return "\n".join(lines).rstrip()
+
+
+def _count(findings: list[Finding]) -> str:
+    return (
+        f"{len(findings)} finding{'s' if len(findings) > 1 else ''}, the worst first; docs/troubleshooting.md has more"
+    )
+
+
+def _block(finding: Finding) -> list[str]:
+    where = "" if finding.file == "-" else finding.file
+    key = "" if finding.key == "-" else finding.key
+    rows = {
+        "seen": finding.figure,
+        "means": finding.meaning,
+        "edit": ": ".join(filter(None, (where, key))),
+        "change": finding.change,
+    }
+    lines = [f"{finding.weight.name:<{_LABEL - 1}} {finding.name}  {finding.subject}"]
+    for label, text in rows.items():
+        if text:
+            first, *rest = textwrap.wrap(text, WIDTH - _LABEL, break_long_words=False, break_on_hyphens=False)
+            lines += [f"  {label:<{_LABEL - 2}}{first}", *(f"{'':<{_LABEL}}{line}" for line in rest)]
+    return lines
+
+
+def _unseen(seen: Observation) -> list[str]:
+    missing = []
+    if seen.last.machine is None:
+        missing.append("processes, memory and /dev/shm, as the server doesn't run on this machine, or as another user")
+    if not seen.has_log:
+        missing.append("the server's log: give --log FILE")
+    return missing
+
+
+def _requests(seen: Observation) -> int:
+    """Those that came to the router; without one, to all models together."""
+    counted = [seen.counted(ROUTER)] if ROUTER in seen.models else [seen.counted(model) for model in seen.models]
+    return sum(each.requests for each in counted)

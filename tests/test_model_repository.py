@@ -85,14 +85,6 @@ def test_an_engine_states_its_batching_and_its_cache(path, config):
     assert config.parameters["enable_kv_cache_reuse"].string_value in ("true", "false")
 
 
-def test_two_engines_share_one_gpu_by_explicit_fractions():
-    fractions = [
-        float(read(REPOSITORY / model / "config.pbtxt").parameters["kv_cache_free_gpu_mem_fraction"].string_value)
-        for model in (SMALL, LARGE)
-    ]
-    assert all(0 < fraction < 0.9 for fraction in fractions)
-
-
 def test_the_router_has_a_bounded_queue_with_three_priorities_and_a_timeout():
     config = read(REPOSITORY / "llm_router" / "config.pbtxt")
     batching = config.dynamic_batching

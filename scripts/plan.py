@@ -31,6 +31,7 @@ from engines.gpu_memory import known, wish_keys
 from engines.gpu_memory.plan import HEAD_ROOM, Case, DoesNotFit, plan
 from engines.gpu_memory.sizes import GIB, RUNTIMES
 from engines.gpu_memory.wish import BadWish, Gpu, Wish
+from engines.gpu_memory.wish_keys import Keys
 from scripts import plan_check, plan_report
 
 REPOSITORY = Path(__file__).resolve().parent.parent / "model_repository"
@@ -76,8 +77,8 @@ def _wishes(options: argparse.Namespace, gpus: int, repository: Path) -> list[Wi
         tier = TIER_OF[model]
         try:
             keys = wish_keys.parsed(texts, wish_keys.WISH_KEYS if model == LLAMA_7B else ALL_KEYS)
-            if options.check and not {"instances", "gpus"} & keys.keys():
-                keys |= plan_check.placement(repository, model, options.runtime)
+            if options.check:
+                keys = _over(plan_check.keys(repository, model, options.runtime), keys)
             spec = loaded[tier] = wish_keys.spec_of(keys, loaded[tier])
             found.append(wish_keys.wish(model, tier, spec, known.model(spec.model), options.runtime, gpus, keys))
         except ValueError as error:
@@ -85,6 +86,12 @@ def _wishes(options: argparse.Namespace, gpus: int, repository: Path) -> list[Wi
     if not found:
         raise BadWish("all models are left out: there is nothing to plan")
     return found
+
+
+def _over(config: Keys, typed: Keys) -> dict[str, int | str]:
+    """What is typed holds over what the config says; where instances or GPUs are typed, over both."""
+    placed = {"instances", "gpus"}
+    return {key: config[key] for key in config if not (key in placed and placed & typed.keys())} | dict(typed)
 
 
 def _gpus(text: str | None) -> list[Gpu]:

@@ -8,12 +8,21 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from engines.gpu_memory import wish_keys
 from engines.gpu_memory.loading import DEFAULT_FRACTION, Load, Setting, loads
 from engines.gpu_memory.plan import Case
 from engines.gpu_memory.sizes import LLMAPI
 from scripts import model_folders
 
 FRACTION, CAP = "kv_cache_free_gpu_mem_fraction", "max_tokens_in_paged_kv_cache"
+_LLMAPI_KEYS = {
+    "model": "model",
+    "tensor_parallel_size": "tp_size",
+    "pipeline_parallel_size": "pp_size",
+    "max_batch_size": "max_batch_size",
+    "max_num_tokens": "max_num_tokens",
+    "kv_cache_dtype": "kv_cache_dtype",
+}
 _COMMENT = re.compile(r"#[^\n]*")
 _DECIMAL = re.compile(r"\d(\.\d{1,6})?|\.\d{1,6}")
 _PARAMETER = re.compile(r'key\s*:\s*"([^"]*)"\s*value\s*:?\s*\{\s*string_value\s*:\s*"([^"]*)"')
@@ -27,11 +36,18 @@ def config_file(repository: Path, model: str, runtime: str) -> Path:
     return file
 
 
-def placement(repository: Path, model: str, runtime: str) -> dict[str, int | str]:
-    """`gpus` or `instances`, as the config says them."""
+def keys(repository: Path, model: str, runtime: str) -> dict[str, int | str]:
+    """What the config says of `wish_keys`: GPUs or instances; by the LLM API, which builds nothing, the sizes too.
+
+    Raises ValueError.
+    """
     text = config_file(repository, model, runtime).read_text(encoding="utf-8")
-    gpus = _parameters(text).get("gpu_device_ids")
-    return {"gpus": gpus} if gpus else {"instances": model_folders.instances(text)}
+    found = _parameters(text)
+    placed: dict[str, int | str] = {"gpus": found["gpu_device_ids"]} if found.get("gpu_device_ids") else {}
+    if runtime == LLMAPI:  # Instances of a model share one engine.
+        sizes = [f"{ours}={found[name]}" for name, ours in _LLMAPI_KEYS.items() if found.get(name)]
+        return placed | wish_keys.parsed(sizes, wish_keys.SPEC_KEYS)
+    return placed or {"instances": model_folders.instances(text)}
 
 
 def settings(repository: Path, model: str, runtime: str) -> Setting:

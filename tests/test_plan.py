@@ -203,3 +203,32 @@ def test_a_model_in_a_folder_is_read_from_its_config(capsys, tmp_path):
     assert model["parameters"] == 2 * 32000 * 1024 + 4 * (4 * 1024**2 + 3 * 1024 * 2048 + 2 * 1024) + 1024
     (tmp_path / "config.json").write_text("[")
     assert run(capsys, *arguments)[0] == 2
+
+
+SHIPPED = [("tensorrt_llm", "L40S", ()), ("llmapi", "L40S", ())]
+SHIPPED += [("tensorrt_llm", "H100-NVL", ("--llama-7b",)), ("llmapi", "H100-80GB", ("--llama-7b",))]
+
+
+@pytest.mark.parametrize(("runtime", "gpu", "more"), SHIPPED)
+def test_the_shipped_settings_fit_the_shipped_specs_in_every_order_of_loading(capsys, runtime, gpu, more):
+    status, table, _ = run(capsys, "--gpu", gpu, "--for", runtime, "--check", *more)
+    assert "doesn't fit" not in table
+    assert status == 0
+
+
+def test_by_the_llm_api_the_sizes_in_the_config_count(tmp_path, capsys):
+    shutil.copytree(REPOSITORY / "tensorrt_llm_large", tmp_path / "tensorrt_llm_large")
+    config = tmp_path / "tensorrt_llm_large" / "configs" / "llmapi.pbtxt"
+    arguments = ("--gpu", "L40S", "--small", "none", "--for", "llmapi", "--check", "--json")
+
+    def used(**values):
+        text = config.read_text()
+        for key, value in values.items():
+            text, found = re.subn(rf'(key: "{key}" value {{ string_value: ")[^"]*', rf"\g<1>{value}", text)
+            assert found == 1
+        config.write_text(text)
+        return json.loads(run(capsys, *arguments, repository=tmp_path)[1])["loads"][0]["used_bytes"][0]
+
+    assert used() < used(max_num_tokens=16384) < used(max_batch_size=512)
+    config.write_text(config.read_text().replace('"512"', '"many"'))
+    assert "max_batch_size is 'many'" in run(capsys, *arguments, repository=tmp_path)[2]

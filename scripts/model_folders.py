@@ -6,7 +6,10 @@ import re
 from pathlib import Path
 
 _COMMENT_OR_STRING = re.compile(r'#[^\n]*|"(?:\\.|[^"\\\n])*"')
-_BACKEND_PYTHON = re.compile(r'\bbackend\s*:\s*"python"')
+_BACKEND = re.compile(r'\bbackend\s*:\s*"([^"]*)"')
+_PLATFORM = re.compile(r'\bplatform\s*:\s*"([^"]*)"')
+_STEP = re.compile(r'\bmodel_name\s*:\s*"([^"]*)"')
+_PLATFORM_BACKENDS = {"onnxruntime_onnx": "onnxruntime", "tensorrt_plan": "tensorrt", "pytorch_libtorch": "pytorch"}
 
 
 def names(repository: Path) -> list[str]:
@@ -23,13 +26,41 @@ def config_file(model: Path, config_name: str | None) -> Path:
 
 def python_instances(repository: Path, models: list[str], config_name: str | None) -> int:
     """How many processes of the python backend these models start, all together."""
-    total = 0
-    for model in models:
-        path = config_file(repository / model, config_name)
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        if _BACKEND_PYTHON.search(_COMMENT_OR_STRING.sub(lambda m: "" if m[0][0] == "#" else m[0], text)):
-            total += instances(text)
-    return total
+    configs = (config(repository / model, config_name) for model in models)
+    return sum(instances(text) for text in configs if backend(text) == "python")
+
+
+def config(model: Path, config_name: str | None) -> str:
+    """The text of the model's config without its comments; "" where it has none."""
+    path = config_file(model, config_name)
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return _COMMENT_OR_STRING.sub(lambda found: "" if found[0][0] == "#" else found[0], text)
+
+
+def backend(config: str) -> str:
+    """The backend of a config's text, "ensemble" for an ensemble; "" where it says none."""
+    if named := _BACKEND.search(config):
+        return named[1]
+    platform = _PLATFORM.search(config)
+    return _PLATFORM_BACKENDS.get(platform[1], platform[1]) if platform else ""
+
+
+def parameter(config: str, key: str) -> str | None:
+    """The value of an entry of `parameters`; None without it."""
+    entry = rf'\bkey\s*:\s*"{key}"\s*value\s*:?\s*\{{\s*string_value\s*:\s*"([^"]*)"'
+    found = re.search(entry, config)
+    return found[1] if found else None
+
+
+def without(repository: Path, models: list[str], skipped: set[str], config_name: str | None) -> list[str]:
+    """`models` but for those of `skipped`, and but for the ensembles that would load one of them all the same."""
+    steps = {model: set(_STEP.findall(config(repository / model, config_name))) for model in models}
+    out: set[str] = set()
+    found = set(skipped)
+    while found - out:
+        out |= found
+        found = {model for model, needed in steps.items() if needed & out}
+    return [model for model in models if model not in out]
 
 
 def instances(config: str) -> int:

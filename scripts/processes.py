@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -28,15 +29,31 @@ def tree(pid: int) -> Iterator[int]:
 
 def role(pid: int) -> str:
     """The model that a stub serves, "engine" for the process that computes, else the program's name."""
-    words = _command(pid)
+    words = command(pid)
     return stub_model(pid) or (ENGINE_PROCESS if words[2:3] in _ENGINE_MODULES else Path(words[0]).name)
 
 
 def stub_model(pid: int) -> str:
     """The model whose stub the process is; "" for any other process, one that has ended included."""
-    words = _command(pid)
+    words = command(pid)
     model_file = Path(words[1]) if len(words) > 1 and words[0].endswith("triton_python_backend_stub") else None
     return model_file.parent.parent.name if model_file else ""
+
+
+def with_variable(name: str, value: str) -> list[int]:
+    """This user's processes that were started with the environment variable `name` set to `value`."""
+    wanted = f"{name}={value}".encode()
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):  # it ended, or is another user's
+            if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found.append(int(pid))
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended and is not waited for doesn't."""
+    return _stat(pid)[:1] not in ([], ["Z"])
 
 
 def _stat(pid: int) -> list[str]:
@@ -47,7 +64,8 @@ def _stat(pid: int) -> list[str]:
         return []
 
 
-def _command(pid: int) -> list[str]:
+def command(pid: int) -> list[str]:
+    """The process's command line, word by word; one empty word if it is gone."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:

@@ -1,6 +1,8 @@
 """Starts tritonserver on this machine and stays with it: set-up, checks, progress, drain, clean-up.
 
     scripts/serve cpu [--http-port N] [tritonserver flags]
+    scripts/serve gpu [--world-size N | --multi-model] [--engine tensorrtllm|llmapi] [tritonserver flags]
+    scripts/serve gpu --world-size 2 --dry-run
 
 Exit status: 0 stopped on request; 2 refused, nothing was started; 3 it did not get ready, such as when a model
 failed to load; 4 the server died, or a process of a model that could not be loaded again after that; 5 the set-up
@@ -13,16 +15,18 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
-from scripts import model_folders, preflight, shared_memory
+from scripts import model_folders, preflight, serve_gpu, server_options, shared_memory
 from scripts.environment import ROOT, Environment, SetupFailed, explain
 from scripts.interruption import Interrupted, interruptible
 from scripts.preflight import Refused
 from scripts.progress import Progress
+from scripts.server_options import flag_names, flag_value, is_off
 from scripts.supervisor import Supervisor
-from scripts.tritonserver import Settings, flag_names, flag_value, is_off, shown
+from scripts.tritonserver import Settings, Start, TritonServer, described, shown, start_of
 
 DRAIN_S = 30
 SERVED_HERE = {
@@ -35,9 +39,14 @@ SERVED_HERE = {
 QUESTION = "What is the capital of France?"
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise Refused(message.removeprefix("argument "))
+
+
 def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """This script's options, and the rest, for tritonserver. Raises Refused, or SystemExit for argparse."""
-    parser = argparse.ArgumentParser(
+    """This script's options, and the rest, for tritonserver. Raises Refused, or SystemExit for --help."""
+    parser = _Parser(
         prog="scripts/serve",
         usage="scripts/serve cpu|gpu [options] [tritonserver flags]",
         description="Serves the models of this repository; sets everything up at the first start.",
@@ -51,30 +60,40 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--metrics-port", type=int, default=8002, metavar="N", help="8002")
     parser.add_argument("--ready-port", type=int, metavar="N", help="GET /ready there: 200 while every model is ready")
     parser.add_argument("--model-repository", type=Path, default=ROOT / "model_repository", metavar="DIR")
+    parser.add_argument("--skip-model", action="append", default=[], metavar="NAME", help="all but these, repeatable")
     parser.add_argument(
         "--exit-timeout-secs", type=int, default=DRAIN_S, metavar="S", help="drain at most so long (30)"
     )
     parser.add_argument("--log", type=Path, metavar="FILE", help="tritonserver's log (logs/tritonserver-<port>.log)")
     parser.add_argument("--ready-file", type=Path, metavar="FILE", help="JSON, written once ready: addresses and pids")
-    options, extra = parser.parse_known_args(arguments)
-    for flag in flag_names(extra) & SERVED_HERE.keys():
+    parser.add_argument("--dry-run", action="store_true", help="print the command line and its environment, no more")
+    serve_gpu.add_to(parser)
+    server_options.add_to(parser)
+    options, rest = parser.parse_known_args(arguments, argparse.Namespace(server_flags=[]))
+    for flag in flag_names(rest) & SERVED_HERE.keys():
         raise Refused(f"use {SERVED_HERE[flag]} instead of {flag}")
+    own = {name.removeprefix("--") for name in parser._option_string_actions}
+    server_options.check_names(rest, own, is_pinned=options.target == "cpu")
+    serve_gpu.check_target(options)
+    extra = [*options.server_flags, *rest]
+    server_options.check_together(extra)
     if is_off(flag_value(extra, "--allow-http")):
         raise Refused("--allow-http=false is not possible: whether the server is ready is asked over HTTP")
     return options, extra
 
 
 def settings_of(options: argparse.Namespace, extra: Sequence[str]) -> Settings:
-    """Raises Refused for a folder that holds no models."""
+    """Raises Refused for a folder that holds no models, or not those that are named."""
     repository = options.model_repository.resolve()
-    models = model_folders.names(repository) if repository.is_dir() else []
-    if not models:
+    names = model_folders.names(repository) if repository.is_dir() else []
+    if not names:
         raise Refused(f"{options.model_repository} holds no model: --model-repository names a folder of model folders")
     log = options.log or ROOT / "logs" / f"tritonserver-{options.http_port}.log"
+    config_name = serve_gpu.config_name(options) if options.target == "gpu" else options.target
     return Settings(
         repository=repository,
-        models=tuple(_startup_models(extra) or models),
-        config_name=options.target,
+        models=tuple(_models(repository, names, options, extra, config_name)),
+        config_name=config_name,
         host=options.host,
         http_port=options.http_port,
         grpc_port=options.grpc_port,
@@ -84,6 +103,24 @@ def settings_of(options: argparse.Namespace, extra: Sequence[str]) -> Settings:
         extra=tuple(extra),
         ready_port=options.ready_port,
     )
+
+
+def _models(
+    repository: Path, names: list[str], options: argparse.Namespace, extra: Sequence[str], config_name: str
+) -> list[str]:
+    """Those to load at the start."""
+    named, skipped = _startup_models(extra), set(options.skip_model)
+    unknown = sorted({*named, *skipped} - set(names))
+    if unknown:
+        raise Refused(f"{options.model_repository} holds no model {unknown[0]}: there are {', '.join(names)}")
+    if not skipped:
+        return named or names
+    if named or flag_value(extra, "--model-control-mode") in ("none", "poll"):
+        raise Refused("--skip-model goes with neither --load-model nor --model-control-mode=none or poll")
+    left = model_folders.without(repository, names, skipped, config_name)
+    if not left:
+        raise Refused("--skip-model leaves no model to serve")
+    return left
 
 
 def _startup_models(extra: Sequence[str]) -> list[str]:
@@ -134,17 +171,33 @@ def main(arguments: Sequence[str]) -> int:
     progress = Progress()
     try:
         options, extra = parse(arguments)
-        if options.target == "gpu":
-            raise Refused("serving on a GPU is not there yet: scripts/serve cpu")
         settings = settings_of(options, extra)
+        if options.target == "gpu":
+            start, make_server = serve_gpu.prepare(options, settings, check, progress)
+            return _run(options, settings, start, make_server, progress)
+        if options.dry_run:
+            return _run(options, settings, start_of(settings, Environment()), TritonServer, progress)
         shared_memory.remove_stale()  # before the check, which what earlier servers left could fail for ever
         check(settings)
         setup = Environment()
         with setup.ensured(progress):
             check(settings)  # again: the set-up may have taken minutes
-            return Supervisor(settings, setup, progress, summary(settings), options.ready_file).run()
+            return _run(options, settings, start_of(settings, setup), TritonServer, progress)
     except (Refused, SetupFailed, Interrupted) as reason:
         return explain(reason, progress)
+
+
+def _run(
+    options: argparse.Namespace,
+    settings: Settings,
+    start: Start,
+    make_server: Callable[[Settings, Start], TritonServer],
+    progress: Progress,
+) -> int:
+    if options.dry_run:
+        print(described(start))
+        return 0
+    return Supervisor(settings, start, make_server, progress, summary(settings), options.ready_file).run()
 
 
 if __name__ == "__main__":

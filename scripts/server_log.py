@@ -15,10 +15,15 @@ _FAILED = (
     re.compile(r"load failed for model '([^']+)': version \d+ is at UNAVAILABLE state: (.*)"),
 )
 _CODE = re.compile(r"^(?:Internal|Invalid argument|Not found|Unavailable|Unsupported): ")
-_ERROR = re.compile(r'^(?:E\d{4} \S+ \d+ \S+\] "?|error: |\S*/tritonserver: )(.*?)"?$')
+_ERROR = re.compile(r'^(?:E\d{4} \S+ \d+ \S+\] "?|[Ee]rror: |\S*/tritonserver: |(?=Bad option: ))(.*?)"?$')
 _CONNECTIONS = re.compile(r"Found (\d+) HTTP service connections")
 _LIVE_MODELS = re.compile(r"Found (\d+) live models")
 _BAD_PROTOBUF = re.compile(r"^\[libprotobuf ERROR .*\] (.*)")
+# What mpirun says when a rank has ended; Open MPI 4 and 5.
+_MPI_SIGNAL = re.compile(r"process rank (\d+) with PID \d+ on node \S+ exited on (signal \d+ \(.*?\))")
+_MPI_PROCESS = re.compile(r"^\s*Process name: \[.*,(\d+)\]")
+_MPI_CODE = re.compile(r"^\s*Exit code:\s+(\d+)")
+_MPI_SLOTS = re.compile(r"not enough slots|already filled")
 # Said by every server without a GPU.
 _HARMLESS = ("CudaDriverHelper has not been initialized", "Failed to initialize NVML")
 
@@ -64,6 +69,7 @@ class ServerLog:
         self._offset = 0
         self._pending = b""
         self._bad_protobuf = ""
+        self._mpi_rank = ""
 
     def events(self) -> list[Event]:
         """What the lines written since the last call say."""
@@ -94,9 +100,20 @@ class ServerLog:
             return Stopping(live_models=int(live[1]))
         if failed := next(filter(None, (pattern.search(line) for pattern in _FAILED)), None):
             return Failed(failed[1], self._reason(failed[2]))
+        if trouble := self._mpi_trouble(line):
+            return Trouble(trouble)
         if (error := _ERROR.match(line)) and not any(words in line for words in _HARMLESS):
             return Trouble(_first_line(error[1]))
         return None
+
+    def _mpi_trouble(self, line: str) -> str:
+        if killed := _MPI_SIGNAL.search(line):
+            return f"rank {killed[1]} was ended by {killed[2]}"
+        if process := _MPI_PROCESS.match(line):
+            self._mpi_rank = process[1]
+        elif self._mpi_rank and (code := _MPI_CODE.match(line)):
+            return f"rank {self._mpi_rank} ended with exit status {code[1]}"
+        return "mpirun has fewer slots than ranks: --oversubscribe" if _MPI_SLOTS.search(line) else ""
 
     def _reason(self, text: str) -> str:
         reason = _CODE.sub("", _first_line(text.removesuffix('"')))

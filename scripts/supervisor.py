@@ -6,11 +6,11 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from scripts import idle_connections, readiness
-from scripts.environment import Environment
 from scripts.interruption import stop_signals
 from scripts.model_control import ModelControl
 from scripts.preflight import Refused
@@ -18,7 +18,7 @@ from scripts.progress import Progress
 from scripts.readiness_server import ReadinessServer
 from scripts.repairs import Repairs
 from scripts.server_log import Event, Failed, Loaded, ServerLog, Stopping, Trouble
-from scripts.tritonserver import Settings, TritonServer, shown
+from scripts.tritonserver import Settings, Start, TritonServer, shown
 
 STOPPED, LOAD_FAILED, DIED, CUT_OFF = 0, 3, 4, 6  # exit statuses, explained in scripts/serve.py
 UNLOAD_S = 15  # what tritonserver may take beyond the drain before it is killed
@@ -28,32 +28,30 @@ class Supervisor:
     """Runs one server from its start to its end. `run` returns the exit status."""
 
     def __init__(
-        self, settings: Settings, setup: Environment, progress: Progress, summary: str, ready_file: Path | None
+        self,
+        settings: Settings,
+        start: Start,
+        make_server: Callable[[Settings, Start], TritonServer],
+        progress: Progress,
+        summary: str,
+        ready_file: Path | None,
     ) -> None:
         self.settings = settings
         self._progress = progress
         self._summary = summary
         self._ready_file = ready_file
-        self._fresh_log()
+        for log in (settings.log, *start.rank_logs):
+            _make_fresh(log)
         self._log = ServerLog(settings.log)
+        self._rank_logs = {rank: ServerLog(log) for rank, log in enumerate(start.rank_logs, start=1)}
         # From here on signals wait until they are asked for, so none is lost and none interrupts the clean-up.
         self._stop_signals = stop_signals()
         signal.pthread_sigmask(signal.SIG_BLOCK, (*self._stop_signals, signal.SIGCHLD))
-        self._server = TritonServer(settings, setup)
+        self._server = make_server(settings, start)
         self._readiness = ReadinessServer(
             lambda: readiness.ask(settings.local_host, settings.http_port, settings.models),
             lambda: self._server.count_stubs(fresh=False),
         )
-
-    def _fresh_log(self) -> None:
-        log = self.settings.log
-        try:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            if log.is_file():
-                log.replace(log.with_name(log.name + ".1"))
-            log.touch()
-        except OSError as error:
-            raise Refused(f"cannot write {shown(log)}: {error.strerror}; --log names another file") from None
 
     def run(self) -> int:
         try:
@@ -72,21 +70,22 @@ class Supervisor:
     def _load(self) -> int | None:
         """Waits until every model is ready; an exit status if that won't be."""
         waiting, tolerant = set(self.settings.models), self.settings.tolerates_failed_models
-        last_trouble = ""
+        troubles: dict[str, str] = {}  # the last one of each log
         self._progress.step("loading")
         while waiting or not self._server.is_ready():
-            for event in self._log.events():
+            has_ended = self._server.exit_status() is not None  # before its last words are read
+            for where, event in self._events():
                 if isinstance(event, Failed):
-                    self._say(f"error: model {event.model} failed to load: {event.reason}")
-                    if not tolerant:
+                    self._say(f"error: model {event.model} failed to load{where}: {event.reason}")
+                    if where or not tolerant:  # without one of its ranks an engine is never ready
                         return self._give_up(LOAD_FAILED)
-                if isinstance(event, Loaded | Failed):
+                if isinstance(event, Loaded | Failed) and not where:
                     waiting.discard(event.model)
                 elif isinstance(event, Trouble):
-                    last_trouble = event.text
+                    troubles[where] = f"{event.text}{where}"
             self._progress.status(self._loading_status(waiting))
-            if self._server.exit_status() is not None:
-                why = f": {last_trouble}" if last_trouble else ""
+            if has_ended:
+                why = ": " + "; ".join(troubles.values()) if troubles else ""
                 self._say(f"error: tritonserver ended while loading, {self._server.ending()}{why}")
                 return self._give_up(LOAD_FAILED)
             if self._signal(0.2) in self._stop_signals:
@@ -111,12 +110,13 @@ class Supervisor:
         repairs = self._repairs()
         while True:
             received = self._signal(1.0)
-            for event in self._log.events():
+            has_ended = self._server.exit_status() is not None
+            for where, event in self._events():
                 if isinstance(event, Failed):
-                    self._say(f"model {event.model} failed to load: {event.reason}")
+                    self._say(f"model {event.model} failed to load{where}: {event.reason}")
                 elif isinstance(event, Trouble):
-                    self._say(f"tritonserver: {event.text}")
-            if self._server.exit_status() is not None:
+                    self._say(f"tritonserver{where}: {event.text}")
+            if has_ended:
                 self._say(f"error: tritonserver died: {self._server.ending()}")
                 return self._give_up(DIED)
             if received in self._stop_signals:
@@ -129,6 +129,13 @@ class Supervisor:
                 if repairs.gave_up:
                     self._say(f"error: model {repairs.gave_up} lost a process and cannot be loaded again")
                     return self._give_up(DIED)
+
+    def _events(self) -> list[tuple[str, Event]]:
+        """What the logs say, and where that isn't the first rank's: " on rank 2"."""
+        found = [("", event) for event in self._log.events()]
+        for rank, log in self._rank_logs.items():
+            found += [(f" on rank {rank}", event) for event in log.events()]
+        return found
 
     def _repairs(self) -> Repairs | None:
         settings = self.settings
@@ -153,9 +160,7 @@ class Supervisor:
                 return STOPPED
             if self._signal(0.5) in self._stop_signals or time.monotonic() > end:
                 self._server.kill()
-        # The server's own status says best whether it came to its end: its count of requests in flight, in the log, is
-        # 0 for those that a model already works at.
-        clean = self._server.exit_status() == 0
+        clean = self._server.has_ended_well()
         self._progress.done("stopped" if clean else "stopped; what was still in flight was cut off")
         return STOPPED if clean else CUT_OFF
 
@@ -178,6 +183,16 @@ class Supervisor:
         """The next signal that asks for something, SIGCHLD included; None after `timeout_s`."""
         received = signal.sigtimedwait((*self._stop_signals, signal.SIGCHLD), timeout_s)
         return received.si_signo if received else None
+
+
+def _make_fresh(log: Path) -> None:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        if log.is_file():
+            log.replace(log.with_name(log.name + ".1"))
+        log.touch()
+    except OSError as error:
+        raise Refused(f"cannot write {shown(log)}: {error.strerror}; --log names another file") from None
 
 
 def _stopping_status(event: Event) -> str | None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import http.client
 import os
+import shlex
 import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
+from typing import Protocol
 
 from scripts import children, processes, shared_memory
-from scripts.environment import Environment
+from scripts.server_options import flag_names, flag_value, is_off
 
 RESCAN_S = 30.0
+SHM_FLAG = "--backend-config=python,shm-region-prefix-name="
+SHM_VARIABLE = "LLM_ROUTER_SHM_PREFIX"  # for the table of bls/policy_service.py; marks a server's processes, too
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Settings:
     log: Path
     extra: tuple[str, ...]
     ready_port: int | None = None  # of scripts/readiness_server.py, where it is wanted
+    listens: bool = True  # a rank of MPI beyond the first has no endpoints
 
     @property
     def local_host(self) -> str:
@@ -54,20 +58,58 @@ class Settings:
         return f"{host}:{port}"
 
 
-def command(settings: Settings, environment: Environment, shm_prefix: str) -> list[str]:
+class Installation(Protocol):
+    """Where a tritonserver lies, and what it needs around it."""
+
+    @property
+    def root(self) -> Path: ...
+    @property
+    def tritonserver(self) -> Path: ...
+    @property
+    def backends(self) -> Path: ...
+    @property
+    def libraries(self) -> list[Path]: ...
+    def variables(self) -> dict[str, str]: ...
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a server is started. `rank_logs`: where each rank of MPI beyond the first writes its log."""
+
+    tritonserver: Path
+    command: tuple[str, ...]
+    variables: Mapping[str, str]
+    folder: Path
+    shm_prefix: str
+    rank_logs: tuple[Path, ...] = ()
+
+
+def start_of(settings: Settings, installation: Installation) -> Start:
+    """One server in one process."""
+    prefix = shared_memory.new_prefix()
+    words = command(settings, installation, prefix)
+    return Start(installation.tritonserver, tuple(words), variables(installation, prefix), installation.root, prefix)
+
+
+def variables(installation: Installation, shm_prefix: str) -> dict[str, str]:
+    """The environment of a server."""
+    found = installation.variables()
+    found[SHM_VARIABLE] = shm_prefix
+    libraries = [str(path) for path in installation.libraries]
+    if libraries:
+        found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [*libraries, found.get("LD_LIBRARY_PATH")]))
+    return found
+
+
+def command(settings: Settings, installation: Installation, shm_prefix: str) -> list[str]:
     """tritonserver's command line. A default that `extra` sets too is left out."""
     given = flag_names(settings.extra)
-    wheel = environment.tritonserver.parent.parent
+    wheel = installation.tritonserver.parent.parent
     defaults = [
         ("--model-repository", str(settings.repository)),
-        ("--backend-directory", str(environment.backends)),
+        ("--backend-directory", str(installation.backends)),
         ("--cache-directory", str(wheel / "caches")),
-        ("--http-address", settings.host),
-        ("--http-port", str(settings.http_port)),
-        ("--grpc-address", settings.host),
-        ("--grpc-port", str(settings.grpc_port)),
-        ("--metrics-address", settings.host),
-        ("--metrics-port", str(settings.metrics_port)),
+        *_endpoints(settings),
         ("--exit-timeout-secs", str(settings.drain_s)),
         ("--disable-auto-complete-config", ""),
     ]
@@ -79,28 +121,29 @@ def command(settings: Settings, environment: Environment, shm_prefix: str) -> li
         defaults += [("--load-model", model) for model in settings.models]
     flags = [f"{name}={value}" if value else name for name, value in defaults if name not in given]
     # Never left out: it is given once for each setting, and the clean-up relies on this one.
-    flags.append(f"--backend-config=python,shm-region-prefix-name={shm_prefix}")
-    return [str(environment.tritonserver), *flags, *settings.extra]
+    flags.append(f"{SHM_FLAG}{shm_prefix}")
+    return [str(installation.tritonserver), *flags, *settings.extra]
 
 
-def flag_names(arguments: Sequence[str]) -> set[str]:
-    """The flags among `arguments`, without their values."""
-    return {argument.split("=", 1)[0] for argument in arguments if argument.startswith("--")}
+def _endpoints(settings: Settings) -> list[tuple[str, str]]:
+    if not settings.listens:
+        return [(f"--allow-{endpoint}", "false") for endpoint in ("http", "grpc", "metrics")]
+    return [
+        ("--http-address", settings.host),
+        ("--http-port", str(settings.http_port)),
+        ("--grpc-address", settings.host),
+        ("--grpc-port", str(settings.grpc_port)),
+        ("--metrics-address", settings.host),
+        ("--metrics-port", str(settings.metrics_port)),
+    ]
 
 
-def flag_value(arguments: Sequence[str], flag: str) -> str | None:
-    """What the last `--flag=value` or `--flag value` among `arguments` says, None without one."""
-    found = None
-    for argument, following in zip_longest(arguments, arguments[1:], fillvalue=""):
-        name, equals, value = argument.partition("=")
-        if name == flag:
-            found = value if equals else following
-    return found
-
-
-def is_off(value: str | None) -> bool:
-    """Whether a flag's value is one of those that tritonserver takes for false."""
-    return value is not None and value.lower() in ("false", "off", "0")
+def described(start: Start) -> str:
+    """The start as a shell would take it: what the environment gets, then the command, a line for each rank."""
+    changed = {name: value for name, value in start.variables.items() if os.environ.get(name) != value}
+    lines = [f"{name}={shlex.quote(value)}" for name, value in sorted(changed.items())]
+    ranks = " ".join("\n:" if word == ":" else shlex.quote(word) for word in start.command)
+    return " \\\n".join([*lines, *(part.strip() for part in ranks.split("\n"))])
 
 
 def shown(path: Path) -> str:
@@ -111,20 +154,14 @@ def shown(path: Path) -> str:
 class TritonServer:
     """A running tritonserver with its stubs. `stop` or `kill`, then `clean_up`."""
 
-    def __init__(self, settings: Settings, environment: Environment) -> None:
+    def __init__(self, settings: Settings, start: Start) -> None:
         self.settings = settings
-        self._shm_prefix = shared_memory.new_prefix()
+        self._shm_prefix = start.shm_prefix
         self._stubs: Counter[str] = Counter()  # when it was asked to stop
         self._stub_models: dict[int, str] = {}  # by process, when they were last looked for
         self._rescan_at = 0.0
-        variables = environment.variables()
-        variables["LLM_ROUTER_SHM_PREFIX"] = self._shm_prefix  # for the table of bls/policy_service.py
-        libraries = [str(path) for path in environment.libraries]
-        variables["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [*libraries, variables.get("LD_LIBRARY_PATH")]))
         with settings.log.open("ab") as log:
-            self._process = children.start(
-                command(settings, environment, self._shm_prefix), variables, environment.root, log
-            )
+            self._process = children.start(start.command, start.variables, start.folder, log)
 
     @property
     def pid(self) -> int:
@@ -171,6 +208,12 @@ class TritonServer:
             self._stub_models = {pid: model for pid, model in found.items() if model}
             self._rescan_at = time.monotonic() + RESCAN_S
         return Counter(self._stub_models.values())
+
+    def has_ended_well(self) -> bool:
+        """Whether, once it has ended after `stop`, no request was cut off."""
+        # The server's own status says best whether it came to its end: its count of requests in flight, in the log, is
+        # 0 for those that a model already works at.
+        return self.exit_status() == 0
 
     def kill(self) -> None:
         """Ends it and its stubs now."""

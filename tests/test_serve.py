@@ -84,6 +84,6 @@ def test_the_addresses_shown_are_those_that_a_client_here_can_use(repository, ho
     assert settings(f"--model-repository={repository}", f"--host={host}").address(8000) == address
 
 
-def test_the_gpu_is_refused_for_now(capsys):
-    assert serve.main(["gpu"]) == 2
-    assert capsys.readouterr().err == "error: serving on a GPU is not there yet: scripts/serve cpu\n"
+def test_options_of_the_other_target_are_refused(capsys):
+    assert serve.main(["cpu", "--world-size=2"]) == 2
+    assert capsys.readouterr().err == "error: --world-size is for serve gpu\n"

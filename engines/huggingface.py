@@ -88,8 +88,10 @@ class Model:
     def _bring(self, names: Sequence[str], folder: Path, say: Say) -> None:
         if self.repository:
             bring_from_hub(self.repository, names, folder, say)
-        else:
-            link_all([Path(self.text) / name for name in names], folder)
+            return
+        for name in names:
+            say(f"taking {name}")
+            link_all([Path(self.text) / name], folder)
 
 
 def wanted(model: str, names: Sequence[str]) -> list[str]:

@@ -80,7 +80,7 @@ def _build_tier(built: Path, tier: str, wishes: argparse.Namespace, progress: Pr
 
 def _build_for_gpus(built: Path, tier: str, wishes: argparse.Namespace, progress: Progress) -> None:
     spec = gpu_engines.spec_of(tier, specs.load()[tier], wishes.source)
-    plan = Plan(built, tier, spec, wishes.builder, wishes.examples, wishes.engine)
+    plan = Plan(built, tier, spec, wishes.builder, wishes.examples.absolute(), wishes.engine)
     if wishes.dry_run:
         print(gpu_engines.dry_run(plan, progress, wishes.source))
         return

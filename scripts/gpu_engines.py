@@ -16,7 +16,7 @@ from bls.manifest import Manifest
 from engines.huggingface import Model
 from engines.sources import Unreachable
 from engines.specs import BadSpec, Spec
-from engines.tensorrt_llm import build, old_commands
+from engines.tensorrt_llm import build, flags, old_commands
 from engines.tensorrt_llm.build import Plan
 from engines.tensorrt_llm.commands import Command
 from engines.tensorrt_llm.model_config import family_by_name
@@ -53,6 +53,8 @@ def _runner(plan: Plan, progress: Progress) -> Callable[[Command], None]:
             # In a folder that can be written: some of these programs leave files where they are started.
             run_step(command.words, os.environ, plan.work, plan.log, progress, lambda line: _status(command, line))
         except StepFailed as failed:
+            if command.program == flags.BUILD:
+                progress.say(f"its checkpoint is kept for the next build, in {plan.work}")
             raise CommandFailed(_reason(command, failed, plan.log)) from None
         except OSError as error:
             raise CommandFailed(f"{command.start[0]} can't be started: {error.strerror}") from None

@@ -1,6 +1,7 @@
 """engines/tensorrt_llm/build.py with stand-ins for TensorRT-LLM's programs: what is built, and what is left alone."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ from bls import manifest, token_bytes
 from bls.preprocessing import Preprocessor
 from bls.tiers import load_tiers
 from engines import build as cpu_build
+from engines.openvino.pipeline import OpenVinoPipeline
+from engines.parameters import EngineParameters
 from engines.specs import Spec
 from engines.tensorrt_llm.flags import CONVERT, QUANTIZE
 from tests import test_build_engines
@@ -91,6 +94,19 @@ def test_the_llm_api_gets_the_model_as_it_is(world):
     assert (engine.weights_path / "model.safetensors").samefile(world.model / "model.safetensors")
 
 
+def test_an_engine_on_a_cpu_says_that_the_tier_was_built_for_gpus(world):
+    world.build()
+    message = r"was built for tensorrt_llm; for a CPU run `python -m scripts\.build_engines small`"
+    with pytest.raises(manifest.BadManifest, match=message):
+        OpenVinoPipeline(manifest.load(world.built / "small"), EngineParameters(in_flight=True))
+
+
+def test_a_build_needs_no_package_that_nvidias_image_lacks():
+    absent = ["openvino", "openvino_genai", "onnx", "onnxruntime", "grpc", "tritonclient", "torch", "transformers"]
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent})); import scripts.build_engines"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 # What is there already.
 
 
@@ -111,6 +127,14 @@ def test_another_spec_is_another_engine(world, changes):
     world.specify(**changes)
     world.build()
     assert world.inode() != before
+
+
+def test_force_makes_the_checkpoint_anew_too(world):
+    world.fail("trtllm-build")
+    world.build()
+    world.go_well()
+    world.build("--force")
+    assert f"{QWEN} reads" in (world.built / "small" / "build.log").read_text()
 
 
 def test_the_number_of_workers_makes_no_other_engine(world):

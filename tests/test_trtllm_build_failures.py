@@ -58,6 +58,7 @@ def test_a_failed_build_leaves_the_engine_that_was_there(world):
 def test_the_checkpoint_of_a_failed_build_is_used_by_the_next_one(world, capsys):
     world.fail(BUILD)
     world.build()
+    assert f"its checkpoint is kept for the next build, in {world.built / '.small.work'}" in capsys.readouterr().err
     world.go_well()
     world.specify(max_num_tokens=4096)
     assert world.build() == 0

@@ -14,7 +14,7 @@ import openvino
 import openvino_genai
 
 from bls.errors import BadRequest, Busy, EngineFailed, RouterError
-from bls.manifest import Manifest
+from bls.manifest import BadManifest, Manifest
 from engines.generation import Generation, Guide, Sampling
 from engines.openvino.grammar import GrammarCheck, structured_output
 from engines.parameters import EngineParameters
@@ -118,8 +118,12 @@ class OpenVinoPipeline:
 
 
 def _model_path(manifest: Manifest) -> str:
-    """A GGUF file by its name; an OpenVINO model by its folder, where its tokenizer is too."""
+    """A GGUF file by its name; an OpenVINO model by its folder, where its tokenizer is too. Raises BadManifest for what
+    was built for GPUs."""
     path = manifest.weights_path
+    if path.suffix not in (".gguf", ".xml"):
+        command = f"`python -m scripts.build_engines {manifest.folder.name}`"
+        raise BadManifest(f"{manifest.file}: it was built for {manifest.builder}; for a CPU run {command}")
     return str(path.parent if path.suffix == ".xml" else path)
 
 

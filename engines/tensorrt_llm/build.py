@@ -105,6 +105,8 @@ def build(plan: Plan, run: Run, say: Say, force: bool = False) -> manifest.Manif
     with _alone(plan), tempfile.TemporaryDirectory(prefix=f".{plan.tier}.", dir=plan.built) as parent:
         draft = Path(parent) / plan.tier
         draft.mkdir(mode=0o755)
+        if force:
+            shutil.rmtree(plan.work, ignore_errors=True)
         _fill(plan, model, draft, run, say)
         (draft / RECORD).write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
         replace_folder(draft, folder)
@@ -141,7 +143,7 @@ def _run(plan: Plan, model: Model, steps: list[Command], run: Run, say: Say) -> 
     plan.work.mkdir(exist_ok=True)
     plan.log.write_bytes(b"")
     checkpoint, stamp = plan.work / "checkpoint", plan.work / "checkpoint.json"
-    made_by = json.dumps([model.state(), convert.words])
+    made_by = json.dumps([model.state(), machine.installed_version(), convert.words])
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == made_by:
         say("using the checkpoint of the last try")
     else:

@@ -11,6 +11,8 @@ from bls import manifest, token_bytes
 from bls.preprocessing import Preprocessor
 from bls.tiers import load_tiers
 from engines import build as cpu_build
+from engines.llmapi.library import model_of
+from engines.llmapi.settings import LlmApiParameters
 from engines.openvino.pipeline import OpenVinoPipeline
 from engines.parameters import EngineParameters
 from engines.specs import Spec
@@ -92,6 +94,7 @@ def test_the_llm_api_gets_the_model_as_it_is(world):
     names = {file.name for file in engine.weights_path.iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json"} <= names
     assert (engine.weights_path / "model.safetensors").samefile(world.model / "model.safetensors")
+    assert model_of(engine, LlmApiParameters(in_flight=True)) == str(engine.weights_path)
 
 
 def test_an_engine_on_a_cpu_says_that_the_tier_was_built_for_gpus(world):

@@ -133,6 +133,12 @@ def test_a_model_that_cannot_be_built_is_named(world, capsys, config, message):
     assert message in last_line(capsys)
 
 
+def test_the_llm_api_is_not_asked_to_quantise(world, capsys):
+    world.specify(quantisation="fp8")
+    assert world.build(builder="llmapi") == 1
+    assert 'quantisation is "fp8"; the LLM API serves what is saved: name a model' in last_line(capsys)
+
+
 @pytest.mark.parametrize("missing", ["trtllm-build", "nvidia-smi"])
 def test_without_trtllm_build_or_a_gpu_one_line_says_what_to_do(world, capsys, missing):
     (world.programs / missing).unlink()

@@ -118,7 +118,7 @@ def _fill(plan: Plan, model: Model, draft: Path, run: Run, say: Say) -> None:
     """What may fail at once goes first: an engine may take hours."""
     weights = draft / _WEIGHTS[plan.builder]
     if plan.builder == LLMAPI:
-        ModelConfig.of(model.name, model.config(say)).check(plan.spec)
+        ModelConfig.of(model.name, model.config(say)).check_as_it_is(plan.spec)
         _describe(plan, model, draft, say)
         weights.mkdir()
         model.bring(weights, say)

@@ -66,6 +66,13 @@ class ModelConfig:
             raise BadSource(f"{self.name} is a model of the type {self.kind}; engines can be built of {known}")
         return FAMILIES[self.kind]
 
+    def check_as_it_is(self, spec: GpuSpec) -> None:
+        """Raises BadSource if `spec` asks of the LLM API what the model can't do: it is served as it is saved."""
+        if spec.quantisation != "none":
+            advice = 'name a model that is saved so, and "none"'
+            raise BadSource(f'quantisation is "{spec.quantisation}"; the LLM API serves what is saved: {advice}')
+        self.check(spec)
+
     def check(self, spec: GpuSpec) -> None:
         """Raises BadSource if `spec` asks for what the model can't do."""
         if spec.max_seq_len > self.context_tokens:

@@ -27,12 +27,9 @@ FROM nvcr.io/nvidia/tritonserver:25.12-trtllm-python-py3 AS gpu
 COPY --from=onnxruntime_backend /opt/tritonserver/backends/onnxruntime /opt/tritonserver/backends/onnxruntime
 WORKDIR /app
 COPY . .
-# Only what the image lacks, by the pins of requirements.txt; without dependencies, so that nothing of the image changes.
 RUN --mount=type=cache,target=/root/.cache/pip \
-    grep -E '^onnxruntime==' requirements.txt > /tmp/missing.txt \
- && python3 -m pip install --no-deps --only-binary :all: -r /tmp/missing.txt \
- && rm /tmp/missing.txt \
- && install -d -o 1000 -g 1000 engines/built logs downloads \
+    python3 -m pip install --no-deps --only-binary :all: -r requirements-gpu.txt \
+ && install -d -o 1000 -g 1000 /engines engines/built logs downloads \
  && chown 1000:1000 words
 ENV HOME=/tmp
 USER 1000:1000

@@ -3,6 +3,7 @@ models that the router calls, and /v2/health/ready says nothing about which one 
 
     python -m scripts.readiness
     python -m scripts.readiness llm_router tensorrt_llm_small --http-port 8100
+    python -m scripts.readiness --ready-port 8003     the models that this scripts/serve serves, by its own word
     python -m scripts.readiness --json
 
 Exit status: 0 every model is ready; 1 one is not, or the server doesn't answer. scripts/serve --ready-port gives the
@@ -44,6 +45,19 @@ def ask(host: str, port: int, models: Iterable[str], timeout_s: float = TIMEOUT_
     return states
 
 
+def ask_supervisor(host: str, port: int, timeout_s: float = 2 * TIMEOUT_S) -> dict[str, str]:
+    """The same for the models that a scripts/serve serves, from its --ready-port."""
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    try:
+        connection.request("GET", "/ready")
+        states: dict[str, str] = json.loads(connection.getresponse().read())["models"]
+        return states
+    except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+        return {"scripts/serve": f"no answer from {host}:{port}: {_reason(error)}"}
+    finally:
+        connection.close()
+
+
 def is_ready(states: Mapping[str, str]) -> bool:
     """Whether all of them are; no model at all is not ready."""
     return bool(states) and set(states.values()) == {READY}
@@ -67,9 +81,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("models", nargs="*", metavar="model", help="all of model_repository where none is named")
     parser.add_argument("--host", default="127.0.0.1", help="127.0.0.1")
     parser.add_argument("--http-port", type=int, default=8000, metavar="N", help="8000")
+    parser.add_argument("--ready-port", type=int, metavar="N", help="ask scripts/serve, which knows what it serves")
     parser.add_argument("--json", action="store_true", help='{"ready": true, "models": {"llm_router": "ready", ...}}')
     options = parser.parse_args(arguments)
-    states = ask(options.host, options.http_port, options.models or model_folders.names(REPOSITORY))
+    if options.ready_port is not None:
+        states = ask_supervisor(options.host, options.ready_port)
+        states = {model: states.get(model, "not served") for model in options.models or states}
+    else:
+        states = ask(options.host, options.http_port, options.models or model_folders.names(REPOSITORY))
     print(as_json(states) if options.json else _table(states))
     return 0 if is_ready(states) else 1
 

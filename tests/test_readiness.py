@@ -84,6 +84,19 @@ def test_a_server_that_is_not_there_is_said_so_and_asked_once():
     assert not readiness.is_ready(states)
 
 
+def test_scripts_serve_is_asked_for_the_models_that_it_serves(triton, capsys, monkeypatch):
+    monkeypatch.setattr(readiness_server, "FRESH_S", 0.0)
+    server = ReadinessServer(lambda: readiness.ask("127.0.0.1", triton.port, triton.ready), dict)
+    with server.listening("127.0.0.1", 0) as port:
+        assert readiness.main([f"--ready-port={port}"]) == 0
+        assert readiness.main([f"--ready-port={port}", "llm_router", "elsewhere"]) == 1
+        assert capsys.readouterr().out.splitlines()[-1] == "elsewhere   not served"
+        triton.ready["llm_router"] = False
+        assert readiness.main([f"--ready-port={port}"]) == 1
+    assert readiness.main([f"--ready-port={port}"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1].endswith("Connection refused")
+
+
 def test_a_server_without_models_is_not_ready():
     assert not readiness.is_ready({})
 

@@ -27,7 +27,7 @@ def child_not_ready(seen: Observation) -> Iterator[Finding]:
                 "child_not_ready",
                 Weight.FAILING,
                 child,
-                f"{state}{f': {_line(reason)}' if reason else ''}, while {', '.join(parents)} is ready",
+                f"{state}{f': {_line(reason)}' if reason else ''}; needed by {', '.join(parents)}",
                 "what calls it fails, or answers by its fallback; ready of a model doesn't look at those that it calls",
                 seen.file(child),
                 "-",

@@ -33,7 +33,7 @@ def for_people(server: str, seen: Observation, findings: list[Finding], not_judg
     use = use_of_hardware(seen)
     busy = f", hardware busy {mean(use):.0%}" if use else ""
     lines = [
-        f"{server}: {len(seen.models)} models, {_requests(seen)} requests in {seen.seconds:.0f} s{busy}",
+        f"{server}: {len(seen.models)} models, {_requests(seen)} requests in {round(seen.seconds, 1):g} s{busy}",
         *([_count(findings), ""] if findings else ["nothing wrong was found"]),
     ]
     for finding in findings:

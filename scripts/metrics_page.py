@@ -46,7 +46,7 @@ class Page:
 def parse(text: str) -> Page:
     """Raises BadPage."""
     series: dict[Key, float] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.startswith("#"):
             continue
         found = _LINE.fullmatch(line.strip())

@@ -28,7 +28,7 @@ COPY --from=onnxruntime_backend /opt/tritonserver/backends/onnxruntime /opt/trit
 WORKDIR /app
 COPY . .
 RUN --mount=type=cache,target=/root/.cache/pip \
-    python3 -m pip install --no-deps --only-binary :all: -r requirements-gpu.txt \
+    python3 -m pip install --break-system-packages --no-deps --only-binary :all: -r requirements-gpu.txt \
  && install -d -o 1000 -g 1000 /engines engines/built logs downloads \
  && chown 1000:1000 words
 ENV HOME=/tmp

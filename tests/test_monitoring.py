@@ -88,7 +88,9 @@ def test_figures_that_the_dashboard_names_are_those_of_the_alerts():
             assert float(limit) in (float(figure), round(float(figure) * 100)), alert
 
 
-def test_the_datasource_of_the_dashboard_is_the_one_that_is_provisioned():
+def test_every_panel_asks_the_datasource_that_the_reader_chose():
     (source,) = yaml.safe_load((MONITORING / "grafana" / "datasource.yml").read_text())["datasources"]
-    assert source["isDefault"]
-    assert {each["datasource"]["uid"] for each in DASHBOARD["annotations"]["list"]} == {source["uid"]}
+    (choice,) = DASHBOARD["templating"]["list"]
+    assert (choice["type"], choice["query"], source["isDefault"]) == ("datasource", source["type"], True)
+    asking = [*DASHBOARD["annotations"]["list"], *(panel for panel in DASHBOARD["panels"] if panel["type"] != "row")]
+    assert all(each["datasource"]["uid"] == f"${{{choice['name']}}}" for each in asking)

@@ -79,9 +79,11 @@ def c_library() -> "str | None":
         return None
 
 
-def refusal() -> "str | None":
+def refusal(target: str = "cpu") -> "str | None":
     """Why this Python on this machine can't run the project, in one line; None if it can."""
     version = sys.version_info[:2]
+    if target == "gpu":  # nothing is set up there: the image has its server and its packages
+        return version_refusal(version) if version < OLDEST else None
     return (
         machine_refusal(platform.system(), platform.machine(), c_library())
         or version_refusal(version)
@@ -90,7 +92,7 @@ def refusal() -> "str | None":
 
 
 if __name__ == "__main__":
-    reason = refusal()
+    reason = refusal(*sys.argv[1:2])
     if reason:
         print(reason)
         sys.exit(1)

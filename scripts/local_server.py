@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,13 +65,15 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def launched(folder: Path, repository: Path, *flags: str) -> Iterator[Launch]:
+def launched(
+    folder: Path, repository: Path, *flags: str, target: str = "cpu", env: Mapping[str, str] | None = None
+) -> Iterator[Launch]:
     """Starts scripts/serve with its files in `folder`, without waiting for anything; stops it at the end."""
     http_port, grpc_port, metrics_port = free_ports(3)
     ready, console = folder / "ready.json", folder / "console.txt"
     command = [
         str(ROOT / "scripts" / "serve"),
-        "cpu",
+        target,
         f"--http-port={http_port}",
         f"--grpc-port={grpc_port}",
         f"--metrics-port={metrics_port}",
@@ -81,7 +83,7 @@ def launched(folder: Path, repository: Path, *flags: str) -> Iterator[Launch]:
         *flags,
     ]
     with console.open("wb") as output:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
     try:
         yield Launch(process, ready, console, http_port)
     finally:
@@ -89,9 +91,15 @@ def launched(folder: Path, repository: Path, *flags: str) -> Iterator[Launch]:
 
 
 @contextmanager
-def running_server(folder: Path, repository: Path = ROOT / "model_repository", *flags: str) -> Iterator[Server]:
+def running_server(
+    folder: Path,
+    repository: Path = ROOT / "model_repository",
+    *flags: str,
+    target: str = "cpu",
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
     """The same, but yields once the server is ready. Raises StartFailed if that doesn't happen."""
-    with launched(folder, repository, *flags) as launch:
+    with launched(folder, repository, *flags, target=target, env=env) as launch:
         state = _wait_until_ready(launch)
         state["log"], state["repository"] = Path(state["log"]), Path(state["repository"])
         yield Server(**state, console=launch.console, process=launch.process)

@@ -16,8 +16,9 @@ from pathlib import Path
 from scripts import children, processes, shared_memory
 from scripts.tritonserver import SHM_FLAG, SHM_VARIABLE, Settings, Start, TritonServer
 
-LOOK_S = 1.0  # how often ranks are looked for that have not been found
-GRACE_S = 5.0  # until mpirun has ended what a dead rank leaves behind
+LOOK_S = 1.0  # how often ranks beyond the first are looked for
+FIRST_RANK_S = 120.0  # until the first rank must have been seen: trtllm-llmapi-launch stays whatever becomes of it
+GRACE_S = 3.0  # until mpirun has ended what a dead rank leaves behind
 DIED = 1  # the exit status where mpirun has none
 CUT_OFF = "Exit timeout expired"  # tritonserver's words
 TAIL_BYTES = 100_000
@@ -33,6 +34,7 @@ class MpiServer(TritonServer):
         self._rank_count = 1 + len(start.rank_logs)
         self._look_at = self._gone_at = 0.0
         self._was_killed = False
+        self._first_rank_by = time.monotonic() + FIRST_RANK_S
         super().__init__(settings, start)
 
     @property
@@ -78,10 +80,11 @@ class MpiServer(TritonServer):
         return f"mpirun: {super().ending()}"
 
     def _gone_ranks(self) -> list[int]:
-        return [rank for rank, pid in self._ranks.items() if not processes.is_alive(pid)]
+        unseen = [0] if 0 not in self._ranks and time.monotonic() > self._first_rank_by else []
+        return unseen + [rank for rank, pid in self._ranks.items() if not processes.is_alive(pid)]
 
     def _look_for_ranks(self) -> None:
-        if len(self._ranks) >= self._rank_count or time.monotonic() < self._look_at:
+        if len(self._ranks) == self._rank_count or (0 in self._ranks and time.monotonic() < self._look_at):
             return
         self._look_at = time.monotonic() + LOOK_S
         for pid in processes.with_variable(SHM_VARIABLE, self._prefix):

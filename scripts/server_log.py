@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,6 +77,18 @@ class ServerLog:
         """What the lines written since the last call say."""
         found = (self._event(line) for line in self._new_lines())
         return [event for event in found if event]
+
+    def keep_below(self, size: int) -> None:
+        """Moves a log of `size` bytes or more to <name>.1 and empties it; what is written in that moment is lost.
+
+        The server appends, so it writes on at the beginning. On a full disk there is no copy.
+        """
+        with suppress(OSError):
+            if self.path.stat().st_size >= size:
+                with suppress(OSError):
+                    shutil.copyfile(self.path, self.path.with_name(self.path.name + ".1"))
+                os.truncate(self.path, 0)
+                self._offset = 0
 
     def _new_lines(self) -> list[str]:
         try:

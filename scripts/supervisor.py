@@ -21,6 +21,7 @@ from scripts.server_log import Event, Failed, Loaded, ServerLog, Stopping, Troub
 from scripts.tritonserver import Settings, Start, TritonServer, shown
 
 STOPPED, LOAD_FAILED, DIED, CUT_OFF = 0, 3, 4, 6  # exit statuses, explained in scripts/serve.py
+LOG_BYTES = 256 << 20  # of one log; as much again lies in <name>.1
 UNLOAD_S = 15  # what tritonserver may take beyond the drain before it is killed
 
 
@@ -116,6 +117,8 @@ class Supervisor:
                     self._say(f"model {event.model} failed to load{where}: {event.reason}")
                 elif isinstance(event, Trouble):
                     self._say(f"tritonserver{where}: {event.text}")
+            for log in (self._log, *self._rank_logs.values()):
+                log.keep_below(LOG_BYTES)
             if has_ended:
                 self._say(f"error: tritonserver died: {self._server.ending()}")
                 return self._give_up(DIED)

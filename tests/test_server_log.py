@@ -90,3 +90,18 @@ def test_each_line_is_read_once_and_only_when_it_is_whole(tmp_path):
     append(path, "ded 'a'\nsuccessfully loaded 'b'\n")
     assert log.events() == [Loaded("a"), Loaded("b")]
     assert log.events() == []
+
+
+def test_a_log_that_has_become_large_begins_anew_and_is_followed_on(tmp_path):
+    path = tmp_path / "log"
+    log = ServerLog(path)
+    with path.open("ab", buffering=0) as server:
+        server.write(b"successfully loaded 'a'\n" * 10)
+        assert len(log.events()) == 10
+        log.keep_below(1000)
+        assert not (tmp_path / "log.1").exists()
+        log.keep_below(100)
+        assert (path.stat().st_size, (tmp_path / "log.1").stat().st_size) == (0, 240)
+        server.write(b"successfully loaded 'b'\n")
+    assert log.events() == [Loaded("b")]
+    assert path.stat().st_size == 24

@@ -153,7 +153,10 @@ def _hub(repository: str) -> Iterator[Any]:
         yield huggingface_hub
     except Exception as error:  # Network, authorisation, a repository that isn't there: each its own class and module.
         reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise BadSource(f"the Hugging Face hub doesn't give {repository}: {reason[0]}") from None
+        # A model under a licence, or one that isn't there, which the hub doesn't tell apart from a private one.
+        is_closed = type(error).__name__ in ("GatedRepoError", "RepositoryNotFoundError")
+        hint = "; if it wants its licence accepted, set HF_TOKEN" if is_closed else ""
+        raise BadSource(f"the Hugging Face hub doesn't give {repository}: {reason[0]}{hint}") from None
 
 
 def _check_hub_address(endpoint: str) -> None:

@@ -36,7 +36,7 @@ def run_step(
         log.write(f"$ {' '.join(command)}\n".encode())
         log.flush()
         child = children.start(command, env, folder, subprocess.PIPE)
-        with children.killed_on_error(child):
+        with child, children.killed_on_error(child):
             for line in children.lines(child, tick_s=1.0):
                 if line is not None:
                     log.write(line.encode() + b"\n")

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,20 @@ def test_a_killed_program_is_told_to_have_lacked_memory(world, capsys):
     assert world.build() == 1
     assert "trtllm-build was ended by signal 9" in (line := last_line(capsys))
     assert "memory ran out: lower max_num_tokens or workers, or raise tp_size" in line
+
+
+@pytest.mark.parametrize("program", [QWEN, BUILD])
+def test_a_ctrl_c_ends_the_program_and_leaves_the_engine_that_was_there(world, capsys, program):
+    world.build()
+    before = world.inode()
+    world.specify(max_batch_size=8)
+    pid_file = world.folder / "pid"
+    world.monkeypatch.setenv("STAND_IN", json.dumps({"interrupts": program, "pid_file": str(pid_file)}))
+    assert world.build() == 130
+    assert last_line(capsys) == "stopped; what was there before is untouched"
+    assert world.inode() == before
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
 
 
 def test_a_failed_build_leaves_the_engine_that_was_there(world):

@@ -2,12 +2,14 @@
 that the real programs write, a few bytes each. `install` puts the programs into a folder; they all run this file.
 
 STAND_IN, a JSON object in the environment, makes them fail: {"fails": "trtllm-build", "status": 3, "says": "...",
-"without": "rank1.engine"}.
+"without": "rank1.engine"}; or one sends its parent a ctrl-C and sleeps: {"interrupts": ..., "pid_file": ...}.
 """
 
 import json
 import os
+import signal
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,6 +46,10 @@ def main(name: str, arguments: list[str]) -> int:
     told = json.loads(os.environ.get("STAND_IN", "{}"))
     wishes = vars(flags.programs()[name].parser().parse_args(arguments))
     print(f"[11/30/2026-03:40:00] [TRT-LLM] [I] {name} reads")
+    if told.get("interrupts") == name:
+        Path(told["pid_file"]).write_text(str(os.getpid()))
+        os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(600)
     if told.get("fails") == name:
         print(told.get("says", ""))
         if told.get("status", 1) < 0:

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import textwrap
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from engines.tensorrt_llm.build import Plan
 from engines.tensorrt_llm.commands import Command
 from engines.tensorrt_llm.model_config import family_by_name
 from engines.tensorrt_llm.spec import GpuSpec
-from scripts.progress import Progress
+from scripts.progress import PLAIN_INTERVAL_S, Progress
 from scripts.step import StepFailed, run_step
 
 BUILDERS = (build.ENGINE, build.LLMAPI)
@@ -51,7 +52,7 @@ def _runner(plan: Plan, progress: Progress) -> Callable[[Command], None]:
         progress.status(f"{command.name} has begun")
         try:
             # In a folder that can be written: some of these programs leave files where they are started.
-            run_step(command.words, os.environ, plan.work, plan.log, progress, lambda line: _status(command, line))
+            run_step(command.words, os.environ, plan.work, plan.log, progress, _latest(command))
         except StepFailed as failed:
             if command.program == flags.BUILD:
                 progress.say(f"its checkpoint is kept for the next build, in {plan.work}")
@@ -62,9 +63,19 @@ def _runner(plan: Plan, progress: Progress) -> Callable[[Command], None]:
     return run
 
 
-def _status(command: Command, line: str) -> str | None:
-    said = _PREFIX.sub("", line).strip()
-    return f"{command.name}: {said[:100]}" if said else None
+def _latest(command: Command) -> Callable[[str], str | None]:
+    """Shows what the program last said, now and then: it prints thousands of lines, and the log has them all."""
+    shown_at = -PLAIN_INTERVAL_S
+
+    def status(line: str) -> str | None:
+        nonlocal shown_at
+        said, now = _PREFIX.sub("", line).strip(), time.monotonic()
+        if not said or now - shown_at < PLAIN_INTERVAL_S:
+            return None
+        shown_at = now
+        return f"{command.name}: {said[:100]}"
+
+    return status
 
 
 def _reason(command: Command, failed: StepFailed, log: Path) -> str:

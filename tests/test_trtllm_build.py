@@ -51,6 +51,13 @@ def test_an_engine_is_built_with_all_of_its_ranks_and_its_log(world, capsys):
     assert world.names() == [".small.lock", "small"]
 
 
+def test_of_all_that_a_program_prints_a_person_sees_a_little(world, capsys):
+    world.fail("trtllm-build", says="\n".join(f"layer {number} of 500" for number in range(500)))
+    world.build()
+    assert capsys.readouterr().err.count("of 500") < 5
+    assert (world.built / ".small.work" / "build.log").read_text().count("of 500") == 500
+
+
 @pytest.mark.parametrize(
     ("quantisation", "program"),
     [

@@ -273,11 +273,12 @@ class Engine:
         with self._lock:
             self._is_ready = False
         self._plan_restart()
+        log.error("the engine is lost: %s", reason or "its process has ended")
+        self._fail_all(EngineFailed(_FAILED))  # Before the process ends: one that is stuck takes seconds.
         try:
-            log.error("the engine's process ended (%s) %s", _ending(self._worker.close()), reason)
-        except Exception:  # Its streams are lost all the same.
-            log.exception("ending the engine's process: %s", reason)
-        self._fail_all(EngineFailed(_FAILED))
+            log.error("the engine's process ended (%s)", _ending(self._worker.close()))
+        except Exception:  # Another one is started all the same.
+            log.exception("ending the engine's process")
 
     def _plan_restart(self) -> None:
         self._restart_at = time.monotonic() + self._restart_seconds

@@ -57,3 +57,12 @@ def test_a_version_without_trtllm_build_is_sent_to_the_llm_api(installed):
 )
 def test_an_engine_runs_on_the_version_and_the_gpu_that_built_it(here, built_on, suits):
     assert here.suits(built_on) is suits
+
+
+def test_only_texts_that_quantize_takes_are_calibrated_by(installed, tmp_path):
+    installed("1.1.0")
+    for texts in ("cnn_dailymail", "abisee/cnn_dailymail", "pileval", str(tmp_path)):
+        machine.check(GpuSpec("m", 100, quantisation="fp8", calib_dataset=texts))
+    machine.check(GpuSpec("m", 100, calib_dataset="wikitext"))
+    with pytest.raises(BadMachine, match="calib_dataset is 'wikitext'; it must be cnn_dailymail, pileval or a folder"):
+        machine.check(GpuSpec("m", 100, quantisation="fp8", calib_dataset="wikitext"))

@@ -54,13 +54,13 @@ def of_checkpoint(spec: GpuSpec, family: str, model: Path, checkpoint: Path, exa
 
     The weights are cut for `tp_size` and `pp_size` here; trtllm-build has had no say in it since 0.12.
     """
-    calibrated = spec.quantisation in ("fp8", "int4_awq")
-    program = flags.QUANTIZE if calibrated else flags.CONVERT[family]
+    program = flags.QUANTIZE if spec.is_calibrated else flags.CONVERT[family]
     arguments = ["--model_dir", str(model), "--output_dir", str(checkpoint), "--dtype", spec.precision]
     arguments += ["--tp_size", str(spec.tp_size), "--pp_size", str(spec.pp_size)]
-    if calibrated:
-        arguments += ["--qformat", spec.quantisation]
-        arguments += ["--calib_dataset", spec.calib_dataset, "--calib_size", str(spec.calib_size)]
+    if spec.is_calibrated:
+        folder = Path(spec.calib_dataset)
+        texts = str(folder.absolute()) if folder.is_dir() else spec.calib_dataset
+        arguments += ["--qformat", spec.quantisation, "--calib_dataset", texts, "--calib_size", str(spec.calib_size)]
     if spec.quantisation == "int4_awq":
         arguments += ["--awq_block_size", str(AWQ_BLOCK_SIZE)]
     if spec.kv_cache_dtype == "fp8":

@@ -70,6 +70,13 @@ def check(spec: GpuSpec) -> None:
     if version and not _is_known(version):
         raise BadMachine(f"TensorRT-LLM is {version} here; engines are built by {' and '.join(flags.versions())}")
     _check_gpus(spec, _gpus())
+    if spec.is_calibrated and not _is_data_set(spec.calib_dataset):
+        raise BadMachine(f"calib_dataset is {spec.calib_dataset!r}; it must be cnn_dailymail, pileval or a folder")
+
+
+def _is_data_set(name: str) -> bool:
+    """Whether quantize.py takes it: get_calib_dataloader of tensorrt_llm/quantization/quantize_by_modelopt.py."""
+    return "cnn_dailymail" in name or name == "pileval" or Path(name).is_dir()
 
 
 def check_scripts(commands: Sequence[Command]) -> None:

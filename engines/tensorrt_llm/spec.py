@@ -48,7 +48,8 @@ class GpuSpec:
             limit = f"max_batch_size ({self.max_batch_size}) and {TOKENS_PER_BLOCK}, a block of the KV cache"
             raise BadGpuSpec(f"max_num_tokens is {self.max_num_tokens}; it must be at least {limit}")
         if self.kv_cache_dtype == "fp8" and self.quantisation != "fp8":
-            # builder.py refuses it: paged context FMHA, which KV reuse needs, reads an FP8 cache in FP8 models only.
+            # TensorRT-LLM's builder.py would turn off paged context FMHA, without which KV reuse and chunked prompts,
+            # which config.pbtxt asks for, can't be; with int8 caches too.
             raise BadGpuSpec(f'kv_cache_dtype "fp8" needs quantisation "fp8"; it is "{self.quantisation}"')
 
     @property
@@ -59,6 +60,11 @@ class GpuSpec:
     def world_size(self) -> int:
         """How many GPUs serve one copy of the model."""
         return self.tp_size * self.pp_size
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether the quantisation goes by how the model answers texts."""
+        return self.quantisation in ("fp8", "int4_awq")
 
     @classmethod
     def of(cls, table: dict[str, Any]) -> GpuSpec:

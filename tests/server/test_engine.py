@@ -123,7 +123,8 @@ def test_a_stream_and_a_whole_answer_have_the_same_ids(stream):
 
 
 def test_requests_that_run_together_each_get_their_own_ids(server):
-    prompts = [PROMPT[:length] for length in (4, 6, 8, 13)]
+    # After these the likeliest id is above 0.7: other requests change the last bits, which decide near ties.
+    prompts = [PROMPT[:length] for length in (9, 10, 11, 12)]
     streams = [Stream(server) for _ in prompts]
     alone = [ids(one.send(prompt=prompt).read()) for one, prompt in zip(streams, prompts, strict=True)]
     for one, prompt in zip(streams, prompts, strict=True):

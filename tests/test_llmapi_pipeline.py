@@ -52,6 +52,13 @@ def run(pipeline, *generations):
     return ids, [one[-1].ended or str(one[-1].error) for one in mine]
 
 
+def wait_until(holds):
+    end = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < end, "it never came to hold"
+        time.sleep(0.001)
+
+
 def test_the_cache_is_as_large_as_the_library_says(make):
     pipeline = make(cache_tokens=256)
     assert (pipeline.block_tokens, pipeline.total_blocks) == (32, 8)
@@ -116,10 +123,7 @@ def test_a_cancelled_request_is_read_to_its_end(make):
     while not scheduler.step():
         pass
     assert scheduler.stop(0)[0].ended == "stopped"
-    end = time.monotonic() + 10
-    while len(pipeline._readers) > 1:  # The one that stays keeps the figures.
-        assert time.monotonic() < end
-        time.sleep(0.001)
+    wait_until(lambda: len(pipeline._readers) == 1)  # The one that stays keeps the figures.
     while scheduler.is_busy:
         assert scheduler.step() == []
 
@@ -142,6 +146,20 @@ def test_min_tokens_with_several_end_ids_is_refused_with_a_way_out(make):
 def test_a_stop_word_of_any_length_is_the_last_of_the_ids(make, word):
     ids, ends = run(make(), generation(max_tokens=100, stop_words=((40, 41), word)))
     assert (ids, ends) == ([[11, 12, 13]], ["stop_word"])
+
+
+def test_a_stop_word_may_come_together_with_the_end(make, monkeypatch):
+    """What was computed behind it, up to the request's own end, is in the same step."""
+    monkeypatch.setattr(module, "_LONGEST_WAIT_SECONDS", 0.0)
+    pipeline = make()
+    scheduler = Scheduler(pipeline, 8)
+    scheduler.add(0, generation(max_tokens=6, stop_words=((13, 14),)))
+    events = scheduler.step()
+    wait_until(lambda: len(pipeline._readers) == 1)
+    while scheduler.is_busy:
+        events += scheduler.step()
+    assert [token for event in events for token in event.ids] == [11, 12, 13, 14]
+    assert events[-1].ended == "stop_word"
 
 
 def test_log_probabilities_are_those_of_the_ids_that_were_taken(make):

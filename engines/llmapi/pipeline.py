@@ -77,7 +77,9 @@ class LlmApiPipeline:
 
     def cancel(self, key: int) -> None:
         """Its reader goes on to the end, which comes soon: an iterator that is left alone leaks."""
-        self._loop.call_soon_threadsafe(self._running.pop(key).abort)
+        output = self._running.pop(key, None)
+        if output is not None:  # It may have ended in the step in which the scheduler found its stop word.
+            self._loop.call_soon_threadsafe(output.abort)
 
     def step(self) -> list[Produced]:
         """What has come since the last one. Raises what ended the library, EngineSilent above all."""

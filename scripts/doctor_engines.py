@@ -15,8 +15,10 @@ BLOCKS = "nv_trt_llm_kv_cache_block_metrics"
 BATCHER = "nv_trt_llm_inflight_batcher_metrics"
 
 FULL_CACHE = 0.95
+FULL_BATCH = 0.9
 MIN_REQUESTS = 50  # from which on not one reused block means something
-SWING = 0.2  # standard deviation of a share of time
+SWING = 0.4  # standard deviation of the use, in proportion to its mean
+IN_USE = 0.3  # what a use that swings must reach; below, nothing is at work
 SWING_LOOKS = 6  # different readings: Triton refreshes the gauges every 2 s (--metrics-interval-ms)
 FULL_GPU = 0.98
 
@@ -53,36 +55,51 @@ def kv_cache_full(seen: Observation) -> Found:
 
 
 def engine_batch_full(seen: Observation) -> Found:
-    """Requests wait in the engine for a place in its batch, though its cache has room."""
+    """Requests wait in the engine though its cache isn't used up: for a place in its batch, for room that is kept in
+    the cache for what others may still need, or for the end of a static batch."""
     for model in engines(seen):
         waiting, running = _requests(seen, model, "waiting"), _requests(seen, model, "scheduled")
-        most = seen.last.page.get(REQUESTS, model=model, request_type="max") or 0
         held_up = [is_on for is_on, queued in zip(running, waiting, strict=False) if queued >= 1]
         if not held_up or max(kv_share(seen, model), default=0) >= FULL_CACHE:
             continue
         if len(waiting) < MIN_LOOKS:
             yield NotJudged("engine_batch_full", f"{len(waiting)} looks at {model}, {MIN_LOOKS} are needed")
         elif len(held_up) >= len(waiting) / 2:
-            alone = mean(held_up) < 1.5
-            built = "tensorrtllm" in getattr(seen.models.get(model), "backend", "")
-            yield Finding(
-                "engine_batch_of_one" if alone else "engine_batch_full",
-                Weight.SLOW,
-                model,
-                f"{mean(held_up):.1f} requests computed, {mean(waiting):.1f} waited (means); a batch holds {most:.0f}",
-                "one request is computed at a time: the batch, or the tokens of a step, hold no more"
-                if alone
-                else "the batch is full while the KV cache still has room",
-                seen.file(model),
-                "max_batch_size, max_num_tokens",
-                "twice as large while the time of a token stays bearable"
-                + (
-                    "; the engine must be built for it (trtllm-build --max_batch_size, --max_num_tokens)"
-                    if built
-                    else ""
-                )
-                + ("; gpt_model_type inflight_fused_batching, not V1" if alone else ""),
+            most = seen.last.page.get(REQUESTS, model=model, request_type="max") or 0
+            name, meaning, key, change = _held_up_by(seen, model, mean(held_up), most)
+            figure = (
+                f"{mean(held_up):.1f} requests computed, {mean(waiting):.1f} waited (means); a batch holds {most:.0f}"
             )
+            yield Finding(name, Weight.SLOW, model, figure, meaning, seen.file(model), key, change)
+
+
+def _held_up_by(seen: Observation, model: str, running: float, most: float) -> tuple[str, str, str, str]:
+    """Name, meaning, key and change: which of the three it is."""
+    parameters = seen.models[model].parameters if model in seen.models else {}
+    if running >= FULL_BATCH * most:
+        is_built = model in seen.models and seen.models[model].backend == "tensorrtllm"
+        return (
+            "engine_batch_full" if most > 1 else "engine_batch_of_one",
+            "the batch is full while the KV cache still has room",
+            "max_batch_size",
+            "twice as large while the time of a token stays bearable"
+            + ("; the engine must be built for it (trtllm-build --max_batch_size)" if is_built else ""),
+        )
+    if parameters.get("gpt_model_type", "").upper() == "V1":
+        return (
+            "engine_batch_static",
+            "in a static batch those that come later wait for its longest member",
+            "gpt_model_type",
+            "inflight_fused_batching",
+        )
+    return (
+        "kv_cache_reserved",
+        "the batch has places and the cache has room, but that is kept for what running requests may still need, up to "
+        "their max_tokens (guaranteed_no_evict); or max_num_tokens is no larger than one prompt",
+        "max_tokens_in_paged_kv_cache, batch_scheduler_policy, max_num_tokens",
+        "a larger cache; clients that ask for the max_tokens they need; or max_utilization, where a request may be "
+        "paused; max_num_tokens twice as large",
+    )
 
 
 def kv_cache_never_reused(seen: Observation) -> Found:
@@ -116,7 +133,7 @@ def gpu_swings(seen: Observation) -> Found:
             continue
         if len(use) < SWING_LOOKS:
             yield NotJudged("gpu_swings", f"{len(use)} readings of the GPU, {SWING_LOOKS} are needed: --seconds 20")
-        elif statistics.pstdev(use) >= SWING:
+        elif is_swinging(use):
             yield Finding(
                 "gpu_swings",
                 Weight.SLOW,
@@ -172,6 +189,11 @@ def is_always_busy(seen: Observation) -> bool:
     active = [_requests(seen, model, "active") for model in engines(seen)]
     totals = [sum(values) for values in zip(*filter(None, (in_flight, *active)), strict=True)]
     return bool(totals) and min(totals) > 0
+
+
+def is_swinging(use: list[float]) -> bool:
+    """Whether shares of time go up and down by far."""
+    return max(use) >= IN_USE and statistics.pstdev(use) >= SWING * mean(use)
 
 
 def _requests(seen: Observation, model: str, kind: str) -> list[float]:

@@ -62,19 +62,16 @@ def metrics_frozen(seen: Observation) -> Iterator[Finding]:
 
 def counters_reset(seen: Observation) -> Iterator[Finding]:
     """Counters that began anew, as they do when a model is loaded again."""
-    reset = sorted(
-        {
-            model
-            for earlier, later in pairwise(seen.samples)
-            for model, counts in later.counts.items()
-            if counts.requests < earlier.counts.get(model, counts).requests
-        }
-    )
+    reset, known = set(), dict(seen.first.counts)
+    for sample in seen.samples:
+        # While a model is away it isn't counted at all.
+        reset |= {model for model, now in sample.counts.items() if now.requests < known.get(model, now).requests}
+        known |= sample.counts
     if reset:
         yield Finding(
             "counters_reset",
             Weight.NOTE,
-            ", ".join(reset),
+            ", ".join(sorted(reset)),
             "its counters fell meanwhile",
             "the model was loaded again (by hand, or by scripts/serve as a process died), or the server started anew",
             "-",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Iterator
 from itertools import pairwise
 
 from bls.contract import PREPROCESSING, ROUTER
-from scripts.doctor_engines import SWING, SWING_LOOKS, engines, is_always_busy, waiting_anywhere
+from scripts.doctor_engines import SWING_LOOKS, engines, is_always_busy, is_swinging, waiting_anywhere
 from scripts.doctor_finding import Finding, NotJudged, Weight
 from scripts.doctor_queues import MIN_LOOKS
 from scripts.doctor_sample import Observation, mean
@@ -145,7 +144,7 @@ def cpu_swings(seen: Observation) -> Found:
         return
     if len(use) < SWING_LOOKS:
         yield NotJudged("cpu_swings", f"{len(use)} readings of the CPU, {SWING_LOOKS} are needed")
-    elif statistics.pstdev(use) >= SWING:
+    elif is_swinging(use):
         yield Finding(
             "cpu_swings",
             Weight.SLOW,

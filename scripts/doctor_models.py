@@ -19,16 +19,16 @@ _UNHEALTHY = re.compile(r"Stub process '(\S+?)_\d+_\d+' is not healthy")
 
 
 def child_not_ready(seen: Observation) -> Iterator[Finding]:
-    """A model is ready, but one that it calls isn't: Triton's own readiness doesn't look at those."""
-    for child, parents in _parents(seen).items():
+    """The router is ready, but a model that it calls isn't: Triton's own readiness doesn't look at those."""
+    for child in ROUTER_CHILDREN if seen.last.is_ready(ROUTER) else ():
         state, reason = seen.last.states.get(child, ("not in the model repository", ""))
-        if parents and not seen.last.is_ready(child):
+        if not seen.last.is_ready(child):
             yield Finding(
                 "child_not_ready",
                 Weight.FAILING,
                 child,
-                f"{state}{f': {_line(reason)}' if reason else ''}; needed by {', '.join(parents)}",
-                "what calls it fails, or answers by its fallback; ready of a model doesn't look at those that it calls",
+                f"{state}{f': {_line(reason)}' if reason else ''}, while {ROUTER} is ready",
+                "what needs it fails, or is answered by a fallback; ready of a model says nothing of those it calls",
                 seen.file(child),
                 "-",
                 f"POST /v2/repository/models/{child}/load, or correct what the reason names first",
@@ -36,19 +36,22 @@ def child_not_ready(seen: Observation) -> Iterator[Finding]:
 
 
 def model_failed_to_load(seen: Observation) -> Iterator[Finding]:
-    """A model that nothing else needs could not be loaded."""
-    needed = _parents(seen)
+    """Another model could not be loaded, or somebody has unloaded it."""
+    told = ROUTER_CHILDREN if seen.last.is_ready(ROUTER) else ()
     for model, (state, reason) in seen.last.states.items():
-        if state == UNAVAILABLE and reason not in ("", "unloaded") and model not in needed:
+        if state == UNAVAILABLE and model not in told:
+            is_on_purpose = reason in ("", "unloaded")
             yield Finding(
-                "model_failed_to_load",
-                Weight.FAILING,
+                "model_unloaded" if is_on_purpose else "model_failed_to_load",
+                Weight.NOTE if is_on_purpose else Weight.FAILING,
                 model,
-                _line(reason),
-                "it answers nothing; on a server with --strict-readiness /v2/health/ready says no because of it",
+                _line(reason) or "unloaded",
+                "it answers nothing, and /v2/health/ready says no because of it (without --strict-readiness=false)"
+                + ("; an ensemble goes with the first of its models, and comes back with it" if is_on_purpose else ""),
                 seen.file(model),
                 "-",
-                f"correct what the reason names, then POST /v2/repository/models/{model}/load",
+                f"{'' if is_on_purpose else 'correct what the reason names, then '}"
+                f"POST /v2/repository/models/{model}/load",
             )
 
 
@@ -95,16 +98,6 @@ def backend_errors(seen: Observation) -> Iterator[Finding]:
                 "-",
                 "the server's log has the reason (--log FILE if it isn't shown here)",
             )
-
-
-def _parents(seen: Observation) -> dict[str, list[str]]:
-    """The ready models that call each model."""
-    called = {name: model.steps for name, model in seen.models.items()} | {ROUTER: ROUTER_CHILDREN}
-    parents: dict[str, list[str]] = {}
-    for name, children in called.items():
-        for child in children if seen.last.is_ready(name) else ():
-            parents.setdefault(child, []).append(name)
-    return parents
 
 
 def _missing_stubs(seen: Observation) -> dict[str, int]:

@@ -31,12 +31,16 @@ class ServerProcess:
             return output if output.is_file() else None
         return None
 
+    @property
+    def repository(self) -> Path | None:
+        named = flag_value(self._arguments, "--model-repository") or flag_value(self._arguments, "--model-store")
+        return Path(named) if named else None
+
     def config_file(self, model: str) -> str:
         """Where the model's config is edited."""
-        repository = flag_value(self._arguments, "--model-repository") or flag_value(self._arguments, "--model-store")
-        if not repository:
+        if not self.repository:
             return f"{model}/config.pbtxt"
-        return str(config_file(Path(repository) / model, flag_value(self._arguments, "--model-config-name")))
+        return str(config_file(self.repository / model, flag_value(self._arguments, "--model-config-name")))
 
     def machine(self, shm: Path = Path("/dev/shm")) -> Machine | None:
         """None once the process is gone."""

@@ -61,7 +61,7 @@ def queue_full(seen: Observation) -> Found:
                 f"{max(waiting):.0f} requests waited at {full} of {len(waiting)} looks; "
                 f"{model.max_queue_size} may, of each priority",
                 "the next one is refused as UNAVAILABLE, 'Exceeds maximum queue size'; no metric counts those",
-                model.file,
+                seen.file(name),
                 "dynamic_batching.default_queue_policy.max_queue_size",
                 "serve faster first (queue_growing); larger only if bursts are short, as each place is waiting time",
             )
@@ -96,7 +96,7 @@ def queue_delay_long(seen: Observation) -> Found:
                 name,
                 f"{model.queue_delay_us / 1e6:g} s",
                 "a request that comes alone waits all of it; seconds are no batching, whatever an article says",
-                model.file,
+                seen.file(name),
                 _DELAY,
                 "0 for an engine that batches in flight, else 100 to 5000",
             )
@@ -118,7 +118,7 @@ def queue_delay_useless(seen: Observation) -> Found:
                 f"{did.requests} requests in {did.executions} batches; each waited {did.mean_wait_ms:.1f} ms, "
                 f"the delay is {model.queue_delay_us / 1000:g} ms",
                 "the batcher holds each request back for others, and sends it alone all the same",
-                model.file,
+                seen.file(name),
                 _DELAY,
                 "0: what comes while the instances work is batched anyway",
             )
@@ -128,7 +128,7 @@ def batches_of_one(seen: Observation) -> Found:
     """Requests wait, and are computed one by one although the model takes batches."""
     for name, model in sorted(seen.models.items()):
         did = seen.counted(name)
-        if model.max_batch_size <= 1 or model.steps or not did.executions:
+        if model.max_batch_size <= 1 or model.backend == "ensemble" or not did.executions:
             continue
         waited_ms = did.mean_wait_ms - model.queue_delay_us / 1000
         if did.executions < MIN_EXECUTIONS:
@@ -145,7 +145,7 @@ def batches_of_one(seen: Observation) -> Found:
                 f"{did.requests} requests in {did.executions} executions of {did.mean_execution_ms:.1f} ms, "
                 f"each waited {did.mean_wait_ms:.1f} ms; up to {model.max_batch_size} could go together",
                 "requests queue for a model that could compute them at once",
-                model.file,
+                seen.file(name),
                 key,
                 change,
             )
@@ -168,7 +168,7 @@ def single_instance_stalls(seen: Observation) -> Found:
                 name,
                 f"requests waited {did.mean_wait_ms:.0f} ms for an instance that was busy {busy:.0%} of the time",
                 "Triton 2.51 lets some requests to a single instance behind its dynamic batcher wait for half a second",
-                model.file,
+                seen.file(name),
                 "instance_group.count",
                 "2, or no dynamic_batching where the model batches by itself",
             )
@@ -193,7 +193,7 @@ def too_few_tokenizers(seen: Observation) -> Found:
                 f"{model.instances} instances busy {busy:.0%} of the time, requests waited {did.mean_wait_ms:.0f} ms "
                 f"for {did.mean_execution_ms:.1f} ms of work",
                 "prompts wait for a tokenizer before any engine hears of them",
-                model.file,
+                seen.file(name),
                 "instance_group.count",
                 f"{wanted}, 65 MB each"
                 + (f"; this machine has {cores} cores, and more only wait for each other" if cores else ""),
@@ -209,7 +209,7 @@ def too_few_routers(seen: Observation) -> Found:
     held_up = sum(busy >= model.instances and queued >= 1 for busy, queued in zip(in_flight, waiting, strict=True))
     if held_up and len(waiting) < MIN_LOOKS:
         yield NotJudged("too_few_routers", f"{len(waiting)} looks at the router's queue, {MIN_LOOKS} are needed")
-    elif held_up >= 0.8 * len(waiting):
+    elif held_up >= len(waiting) / 2:
         wanted = model.instances + math.ceil(mean(waiting))
         yield Finding(
             "too_few_routers",
@@ -217,7 +217,7 @@ def too_few_routers(seen: Observation) -> Found:
             ROUTER,
             f"all {model.instances} processes were answering and {mean(waiting):.0f} requests waited (mean)",
             "a process answers one request at a time, so as many stream at once as there are processes",
-            model.file,
+            seen.file(ROUTER),
             "instance_group.count",
             f"{wanted}: about {21 * (wanted - model.instances)} MB of memory and "
             f"{2 * (wanted - model.instances)} MB of /dev/shm more; no more than the engines compute together",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import http.client
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from bls.contract import ROUTER
+from bls.policy_file import SHIPPED, version_of
 from scripts import doctor_process, metrics_page
 from scripts.doctor_sample import READY, Counts, Model, Observation, Sample
 from scripts.metrics_page import BadPage, Page
@@ -90,18 +92,29 @@ class Reader:
         models = {}
         for name in samples[-1].states:
             with suppress(ControlFailed):  # it isn't loaded
-                models[name] = model_of(self._control.config(name, PATIENCE_S), self._file(name))
+                models[name] = model_of(self._control.config(name, PATIENCE_S))
+        files = {name: self.process.config_file(name) for name in samples[-1].states} if self.process else {}
         log = self.log
         return Observation(
             tuple(samples),
             models,
+            files,
             log.before if log else (),
             log.since() if log else (),
             has_log=log is not None,
+            policy_version=self._policy_version(models),
         )
 
-    def _file(self, model: str) -> str:
-        return self.process.config_file(model) if self.process else f"{model}/config.pbtxt"
+    def _policy_version(self, models: Mapping[str, Model]) -> str:
+        """Of the file that the router's processes look at."""
+        if ROUTER not in models or not self.process or not self.process.repository:
+            return ""
+        named = models[ROUTER].parameters.get("policy_file")
+        path = self.process.repository.parent / named if named else SHIPPED
+        try:
+            return version_of(path.read_bytes())
+        except OSError:
+            return ""
 
     def _states(self) -> dict[str, tuple[str, str]]:
         """Of several versions, one that is ready stands for the model."""
@@ -142,14 +155,12 @@ class Reader:
             connection.close()
 
 
-def model_of(config: dict[str, Any], file: str) -> Model:
+def model_of(config: dict[str, Any]) -> Model:
     """A model's config as the server's HTTP interface tells it."""
     batching = config.get("dynamic_batching", {})
     policy = batching.get("default_queue_policy", {})
-    steps = config.get("ensemble_scheduling", {}).get("step", ())
     return Model(
         config["name"],
-        file,
         backend=config.get("backend") or config.get("platform", ""),
         max_batch_size=config.get("max_batch_size", 0),
         has_batcher="dynamic_batching" in config,
@@ -158,6 +169,5 @@ def model_of(config: dict[str, Any], file: str) -> Model:
         priority_levels=int(batching.get("priority_levels", 0)),
         queue_timeout_us=int(policy.get("default_timeout_microseconds", 0)),
         instances=instances(config),
-        steps=tuple(step["model_name"] for step in steps),
         parameters={key: value["string_value"] for key, value in config.get("parameters", {}).items()},
     )

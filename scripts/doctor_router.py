@@ -33,7 +33,8 @@ _FAILURES = {
     ),
 }
 _REFUSED = re.compile(r"the policy is refused, the last good one serves on: (.*?)\"?$")
-_TAKEN = re.compile(r": policy \w+ takes effect")
+# Said when a version that was never seen before is taken, and of each request.
+_IN_FORCE = re.compile(r": policy (\w+) takes effect| policy=(\w+):")
 
 
 def requests_fail(seen: Observation) -> Iterator[Finding]:
@@ -86,13 +87,14 @@ def _breaker(model: str, figure: str) -> Finding:
 def policy_refused(seen: Observation) -> Iterator[Finding]:
     """The newest policy file is not the one that decides."""
     refused = seen.grown.get("llm_router_policy_reloads_total", outcome="refused") or 0
-    reason = ""
+    reason = in_force = ""
     for line in (*seen.log_before, *seen.log_during):
         if found := _REFUSED.search(line):
             reason = found[1]
-        elif _TAKEN.search(line):
-            reason = ""
-    if refused or reason:
+        elif found := _IN_FORCE.search(line):
+            reason, in_force = "" if found[1] else reason, found[1] or found[2]
+    # A file that was put back as it was is taken without a word.
+    if (refused or reason) and not (in_force and in_force == seen.policy_version):
         yield Finding(
             "policy_refused",
             Weight.FAILING,

@@ -13,10 +13,9 @@ READY = "READY"
 
 @dataclass(frozen=True)
 class Model:
-    """A model's config, as far as it matters here. `file` is where an operator edits it."""
+    """A model's config, as far as it matters here."""
 
     name: str
-    file: str
     backend: str = "python"
     max_batch_size: int = 0
     has_batcher: bool = False
@@ -25,7 +24,6 @@ class Model:
     priority_levels: int = 0
     queue_timeout_us: int = 0
     instances: int = 1
-    steps: tuple[str, ...] = ()  # of an ensemble
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -102,13 +100,19 @@ class Sample:
 
 @dataclass(frozen=True)
 class Observation:
-    """Looks at a server, in order, two at least; its models; its log's lines from before and from meanwhile."""
+    """Looks at a server, in order, two at least; its loaded models; its log's lines from before and from meanwhile.
+
+    `files`: where the config of each model is edited, of those that aren't loaded too. `policy_version`: of the
+    router's policy file as it stands, "" where that can't be read.
+    """
 
     samples: tuple[Sample, ...]
     models: Mapping[str, Model] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
     log_before: Sequence[str] = ()
     log_during: Sequence[str] = ()
     has_log: bool = False
+    policy_version: str = ""
 
     @property
     def first(self) -> Sample:
@@ -141,7 +145,7 @@ class Observation:
         return self.gauge("nv_inference_pending_request_count", model=model)
 
     def file(self, model: str) -> str:
-        return self.models[model].file if model in self.models else f"{model}/config.pbtxt"
+        return self.files.get(model, f"{model}/config.pbtxt")
 
 
 def mean(values: Sequence[float]) -> float:

@@ -158,11 +158,11 @@ def test_versions_of_a_model_count_together():
 
 
 def test_a_config_is_read_as_the_server_tells_it():
-    model = model_of(CONFIG, "a/config.pbtxt")
+    model = model_of(CONFIG)
     assert (model.max_batch_size, model.has_batcher, model.queue_delay_us) == (8, True, 500)
     assert (model.instances, model.queue_places, model.queue_timeout_us) == (2, 48, 30_000_000)
-    bare = model_of({"name": "e", "platform": "ensemble", "ensemble_scheduling": {"step": [{"model_name": "a"}]}}, "")
-    assert (bare.backend, bare.steps, bare.has_batcher, bare.queue_places) == ("ensemble", ("a",), False, 0)
+    bare = model_of({"name": "e", "platform": "ensemble"})
+    assert (bare.backend, bare.has_batcher, bare.queue_places) == ("ensemble", False, 0)
 
 
 def test_a_log_is_read_from_where_it_was_and_from_its_beginning_if_it_began_anew(tmp_path):

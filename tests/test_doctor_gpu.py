@@ -14,9 +14,7 @@ from scripts.environment import ROOT
 from scripts.metrics_page import parse
 
 PAGE = (ROOT / "tests" / "data" / "trtllm_metrics.txt").read_text()
-MODELS = {
-    name: Model(name, f"{name}/config.pbtxt", backend="tensorrtllm", max_batch_size=64) for name in (SMALL, LARGE)
-}
+MODELS = {name: Model(name, backend="tensorrtllm", max_batch_size=64) for name in (SMALL, LARGE)}
 START_S = 1796009858.0  # as in the page
 GIB = 2**30
 
@@ -31,8 +29,9 @@ def page(look, requests, **changes):
     changes = {"timestamp": int((START_S + look) * 1e6), "iteration_counter": 40000 + 30 * look, **changes}
     for name, value in changes.items():
         value = value[look] if isinstance(value, list) else value
+        label = name if "=" in name else rf'\w+="{name}"'
         text, found = re.subn(
-            rf'^(\S*(?:{{model="{SMALL}",version="1",\w+="{name}"}}|{name}(?:{{\S*)?) )\S+$',
+            rf'^(\S*(?:{{model="{SMALL}",version="1",{label}}}|{name}(?:{{\S*)?) )\S+$',
             rf"\g<1>{value}", text, flags=re.MULTILINE,
         )  # fmt: skip
         assert found == 1, name
@@ -82,12 +81,14 @@ def test_a_full_cache_that_holds_requests_back_names_its_size_and_both_limits():
     ("changes", "said"),
     [
         ({"fraction": 0.95, "waiting": 1}, ["kv_cache_full"]),
-        ({"fraction": 0.94, "waiting": 1}, ["engine_batch_full"]),
+        ({"fraction": 0.94, "waiting": 1}, ["kv_cache_reserved"]),
         ({"fraction": 1.0, "waiting": 0}, []),  # full, and nobody minds
         ({"fraction": 0.5, "paused_requests": [0, 0, 0, 0, 2, 0, 0, 0]}, ["kv_cache_full"]),
         ({"fraction": 0.99, "waiting": [1, 0, 0, 0, 0, 0, 0, 1]}, []),  # for moments
-        ({"waiting": 4, "scheduled": 1}, ["engine_batch_of_one"]),
+        ({"waiting": 4, "scheduled": 1, 'request_type="max"': 1}, ["engine_batch_of_one"]),
         ({"waiting": 4, "scheduled": 64}, ["engine_batch_full"]),
+        ({"waiting": 4, "scheduled": 58}, ["engine_batch_full"]),
+        ({"waiting": 4, "scheduled": 57}, ["kv_cache_reserved"]),
         ({"waiting": [4, 0, 0, 0, 0, 0, 0, 4]}, []),
     ],
 )
@@ -95,8 +96,14 @@ def test_what_waits_in_an_engine_waits_for_its_cache_or_for_its_batch(changes, s
     assert names(**changes) == said
 
 
+def test_what_waits_beside_a_static_batch_waits_for_its_end():
+    static = {**MODELS, SMALL: replace(MODELS[SMALL], parameters={"gpt_model_type": "V1"})}
+    found, _ = judge(replace(observed(waiting=4, scheduled=3, reused=list(range(8))), models=static))
+    assert [each.name for each in found] == ["engine_batch_static"]
+
+
 def test_a_full_batch_of_a_built_engine_is_built_anew():
-    assert "trtllm-build --max_batch_size" in only("engine_batch_full", waiting=3).change
+    assert "trtllm-build --max_batch_size" in only("engine_batch_full", waiting=3, scheduled=64).change
 
 
 @pytest.mark.parametrize(("looks", "unsure"), [(4, True), (5, False)])

@@ -46,7 +46,9 @@ def observed(
         machine = machines[look] if machines else None
         last = last_s[look] if last_s else {}
         samples.append(Sample(look, 1000.0 + look, parse("\n".join(lines)), states, counted, last, machine))
-    return Observation(tuple(samples), {each.name: each for each in models}, before, log, has_log=bool(log or before))
+    return Observation(
+        tuple(samples), {each.name: each for each in models}, {}, before, log, has_log=bool(log or before)
+    )
 
 
 def _at(value, look, looks):
@@ -79,7 +81,7 @@ def did(requests, executions=None, wait_ms=0.0, work_ms=1.0):
 
 
 def test_a_queue_that_grows_is_told_with_the_time_that_is_left():
-    router = Model(ROUTER, "config.pbtxt", max_queue_size=50, priority_levels=2)
+    router = Model(ROUTER, max_queue_size=50, priority_levels=2)
     seen = observed({PENDING % ROUTER: [0, 5, 10, 15, 20, 25, 30, 35]}, models=[router])
     assert finding(seen, "queue_growing").figure == "0 -> 35 requests wait, 5.0 more each second; full in 13 s"
 
@@ -88,17 +90,17 @@ def test_a_queue_that_grows_is_told_with_the_time_that_is_left():
     "waiting", [[30] * 8, [35, 30, 25, 20, 15, 10, 5, 0], [0, 1, 2, 3, 4, 5, 6, 9], [0, 30, 0, 30, 0, 30, 0, 30]]
 )
 def test_a_queue_that_is_long_shrinks_or_comes_and_goes_does_not_grow(waiting):
-    assert "queue_growing" not in names(observed({PENDING % ROUTER: waiting}, models=[Model(ROUTER, "")]))
+    assert "queue_growing" not in names(observed({PENDING % ROUTER: waiting}, models=[Model(ROUTER)]))
 
 
 @given(st.lists(st.integers(0, 40), min_size=6, max_size=12))
 def test_no_queue_grows_that_ends_no_longer_than_it_began(waiting):
     waiting[-1] = min(waiting)
-    assert "queue_growing" not in names(observed({PENDING % "a": waiting}, looks=len(waiting), models=[Model("a", "")]))
+    assert "queue_growing" not in names(observed({PENDING % "a": waiting}, looks=len(waiting), models=[Model("a")]))
 
 
 def test_a_queue_at_its_limit_refuses_unseen():
-    small = Model(SMALL, "", max_queue_size=16)
+    small = Model(SMALL, max_queue_size=16)
     assert finding(observed({PENDING % SMALL: [3, 16, 2]}, looks=3, models=[small]), "queue_full").subject == SMALL
     assert names(observed({PENDING % SMALL: [3, 15, 2]}, looks=3, models=[small])) == []
     assert names(observed({PENDING % SMALL: [3, 999, 2]}, looks=3, models=[replace(small, max_queue_size=0)])) == []
@@ -106,13 +108,13 @@ def test_a_queue_at_its_limit_refuses_unseen():
 
 def test_requests_whose_queue_timeout_ran_out_are_told_with_it():
     series = {f'nv_inference_request_failure{{model="{ROUTER}",reason="REJECTED"}}': (2, 5)}
-    seen = observed(series, models=[Model(ROUTER, "", queue_timeout_us=30_000_000)])
+    seen = observed(series, models=[Model(ROUTER, queue_timeout_us=30_000_000)])
     assert finding(seen, "rejections").figure == "3 requests rejected, their queue timeout of 30 s had run out"
 
 
 @pytest.mark.parametrize(("delay_us", "said"), [(200_000_000, True), (100_001, True), (100_000, False), (0, False)])
 def test_a_delay_of_more_than_a_tenth_of_a_second_is_too_long(delay_us, said):
-    assert ("queue_delay_long" in names(observed(models=[Model(SMALL, "", queue_delay_us=delay_us)]))) == said
+    assert ("queue_delay_long" in names(observed(models=[Model(SMALL, queue_delay_us=delay_us)]))) == said
 
 
 @pytest.mark.parametrize(
@@ -120,13 +122,13 @@ def test_a_delay_of_more_than_a_tenth_of_a_second_is_too_long(delay_us, said):
     [(5000, 60, 60, True), (5000, 60, 55, True), (5000, 66, 60, False), (5000, 240, 60, False), (0, 60, 60, False)],
 )
 def test_a_delay_that_brings_no_company_is_useless(delay_us, requests, executions, said):
-    model = Model("a", "", max_batch_size=8, has_batcher=True, queue_delay_us=delay_us)
+    model = Model("a", max_batch_size=8, has_batcher=True, queue_delay_us=delay_us)
     seen = observed(models=[model], counts={"a": did(requests, executions, wait_ms=delay_us / 1000)})
     assert ("queue_delay_useless" in names(seen)) == said
 
 
 def test_too_few_executions_judge_no_delay_and_no_batch():
-    model = Model("a", "", max_batch_size=8, has_batcher=True, queue_delay_us=5000)
+    model = Model("a", max_batch_size=8, has_batcher=True, queue_delay_us=5000)
     seen = observed(models=[model], counts={"a": did(29, wait_ms=500)})
     assert names(seen) == [] and {"queue_delay_useless", "batches_of_one"} <= unsure(seen)
     assert unsure(observed(models=[model], counts={"a": did(0)})) == set()
@@ -143,7 +145,7 @@ def test_too_few_executions_judge_no_delay_and_no_batch():
     ],
 )
 def test_requests_that_wait_for_a_model_that_could_batch_them(batcher, size, requests, wait_ms, key):
-    model = Model("a", "", max_batch_size=size, has_batcher=batcher, instances=2)
+    model = Model("a", max_batch_size=size, has_batcher=batcher, instances=2)
     seen = observed(models=[model], counts={"a": did(requests, 40, wait_ms, work_ms=20)})
     assert [each.key for each in judge(seen)[0] if each.name == "batches_of_one"] == ([key] if key else [])
 
@@ -153,14 +155,14 @@ def test_requests_that_wait_for_a_model_that_could_batch_them(batcher, size, req
     [(1, 101, 1, True), (1, 99, 1, False), (1, 101, 150, False), (2, 101, 1, False)],
 )
 def test_one_instance_that_lets_requests_wait_while_it_is_free(instances, wait_ms, work_ms, said):
-    model = Model("a", "", max_batch_size=1, has_batcher=True, instances=instances)
+    model = Model("a", max_batch_size=1, has_batcher=True, instances=instances)
     seen = observed(models=[model], counts={"a": did(40, wait_ms=wait_ms, work_ms=work_ms)})
     assert ("single_instance_stalls" in names(seen)) == said
 
 
 @pytest.mark.parametrize(("work_ms", "wait_ms", "said"), [(150, 6, True), (150, 4, False), (130, 6, False)])
 def test_tokenizers_that_are_always_busy_are_too_few(work_ms, wait_ms, said):
-    model = Model(PREPROCESSING, "", max_batch_size=64, has_batcher=True, instances=1)
+    model = Model(PREPROCESSING, max_batch_size=64, has_batcher=True, instances=1)
     seen = observed(models=[model], counts={PREPROCESSING: did(120, 40, wait_ms, work_ms)})
     assert ("too_few_tokenizers" in names(seen)) == said
     if said:
@@ -170,50 +172,54 @@ def test_tokenizers_that_are_always_busy_are_too_few(work_ms, wait_ms, said):
 @pytest.mark.parametrize(("in_flight", "waiting", "said"), [(4, 6, True), (4, 0, False), (3, 6, False)])
 def test_routers_that_all_answer_while_others_wait_are_too_few(in_flight, waiting, said):
     series = {IN_FLIGHT: in_flight, PENDING % ROUTER: waiting}
-    seen = observed(series, models=[Model(ROUTER, "", instances=4)])
+    seen = observed(series, models=[Model(ROUTER, instances=4)])
     assert ("too_few_routers" in names(seen)) == said
     if said:
         assert finding(seen, "too_few_routers").change.startswith("10: about 126 MB")
-    assert ("too_few_routers" in unsure(observed(series, looks=4, models=[Model(ROUTER, "", instances=4)]))) == said
+    assert ("too_few_routers" in unsure(observed(series, looks=4, models=[Model(ROUTER, instances=4)]))) == said
 
 
 # Models
 
 
-def test_a_child_that_is_not_ready_is_told_with_its_parents_and_its_reason():
-    models = [Model(ROUTER, ""), Model("chain", "", backend="ensemble", steps=(SMALL, "gone"))]
-    states = {ROUTER: ("READY", ""), "chain": ("READY", ""), SMALL: ("UNAVAILABLE", "no engine\\n  File ..."),
-              LARGE: ("READY", ""), PREPROCESSING: ("READY", ""), "engine_control": ("READY", "")}  # fmt: skip
-    findings, _ = judge(observed(models=models, states=states))
-    assert [(each.name, each.subject) for each in findings] == [("child_not_ready", SMALL), ("child_not_ready", "gone")]
-    assert findings[0].figure == f"UNAVAILABLE: no engine; needed by {ROUTER}, chain"
-    assert findings[1].figure == "not in the model repository; needed by chain"
+READY = {name: ("READY", "") for name in (ROUTER, SMALL, LARGE, PREPROCESSING, "engine_control")}
 
 
-def test_nothing_is_said_of_children_whose_parent_is_not_there():
-    assert names(observed(models=[], states={SMALL: ("UNAVAILABLE", "unloaded"), "b": ("never loaded", "")})) == []
+def test_a_child_of_the_router_that_is_not_ready_is_told_with_its_reason():
+    states = {**READY, SMALL: ("UNAVAILABLE", "no engine\\n  File ...")}
+    del states[LARGE]
+    findings, _ = judge(observed(states=states))
+    assert [(each.name, each.subject) for each in findings] == [("child_not_ready", SMALL), ("child_not_ready", LARGE)]
+    assert findings[0].figure == f"UNAVAILABLE: no engine, while {ROUTER} is ready"
+    assert findings[1].figure == f"not in the model repository, while {ROUTER} is ready"
 
 
-def test_a_model_that_failed_to_load_is_told_once():
-    seen = observed(states={"a": ("UNAVAILABLE", "broken"), "b": ("UNAVAILABLE", "unloaded")})
-    assert [(each.name, each.subject, each.figure) for each in judge(seen)[0]] == [
-        ("model_failed_to_load", "a", "broken")
-    ]
+@pytest.mark.parametrize(
+    ("state", "reason", "name"),
+    [
+        ("UNAVAILABLE", "broken", "model_failed_to_load"),
+        ("UNAVAILABLE", "unloaded", "model_unloaded"),
+        ("LOADING", "", None),
+        ("never loaded", "", None),
+    ],
+)
+def test_another_model_is_told_when_it_failed_or_was_unloaded(state, reason, name):
+    assert names(observed(states={**READY, "a": (state, reason)})) == ([name] if name else [])
 
 
 @pytest.mark.parametrize(("living", "said"), [([2, 2, 2], False), ([2, 1, 2], True), ([2, 2, 0], True)])
 def test_a_python_process_that_is_missing_is_dead(living, said):
     machines = [replace(MACHINE, stubs={"a": count}) for count in living]
-    seen = observed(looks=3, models=[Model("a", "", instances=2)], machines=machines)
+    seen = observed(looks=3, models=[Model("a", instances=2)], machines=machines)
     assert ("stub_dead" in names(seen)) == said
 
 
 def test_a_model_that_is_being_unloaded_loses_its_processes_without_being_dead():
     machines = [replace(MACHINE, stubs={"a": count}) for count in (2, 1)]
-    seen = observed(looks=2, models=[Model("a", "", instances=2)], machines=machines)
+    seen = observed(looks=2, models=[Model("a", instances=2)], machines=machines)
     away = replace(seen.samples[1], states={"a": ("UNLOADING", "")})
     assert names(replace(seen, samples=(seen.samples[0], away))) == []
-    assert names(replace(seen, models={"a": Model("a", "", backend="onnxruntime", instances=2)})) == []
+    assert names(replace(seen, models={"a": Model("a", backend="onnxruntime", instances=2)})) == []
 
 
 def test_the_log_tells_of_a_dead_process_on_another_machine():
@@ -228,7 +234,7 @@ def test_a_model_that_answers_with_errors(failed, said):
         f'nv_inference_request_failure{{model="{PREPROCESSING}",reason="BACKEND"}}': failed,
         f'nv_inference_request_success{{model="{PREPROCESSING}"}}': (0, 94),
     }
-    seen = observed(series, models=[Model(PREPROCESSING, "")], log=["E1130 1 1 x.cc:1] why"])
+    seen = observed(series, models=[Model(PREPROCESSING)], log=["E1130 1 1 x.cc:1] why"])
     assert ("backend_errors" in names(seen)) == said
     if said:
         assert "the log's last error: E1130 1 1 x.cc:1] why" in finding(seen, "backend_errors").figure
@@ -294,6 +300,15 @@ def test_a_policy_is_refused_until_another_is_taken(before, during, counter, fil
     series = {f'{policy_service.POLICY_RELOADS}{{outcome="refused"}}': counter}
     findings, _ = judge(observed(series, before=before, log=during))
     assert [each.file for each in findings] == ([file] if file else [])
+
+
+def test_a_policy_file_that_was_put_back_as_it_was_is_not_refused():
+    request = "I1130 1 1 x.py:67] \"request id='' output_tokens=1 policy=9d0a41c7be52:70 verdict=-\""
+    for lines in ([TAKEN, REFUSED], [request, REFUSED], [REFUSED, request]):
+        seen = observed(before=lines)
+        assert names(seen) == ["policy_refused"]
+        assert names(replace(seen, policy_version="9d0a41c7be52")) == []
+        assert names(replace(seen, policy_version="another")) == ["policy_refused"]
 
 
 def test_rules_and_checks_that_can_not_decide_are_told():
@@ -401,7 +416,14 @@ def test_too_few_looks_say_nothing_of_the_throughput():
 
 
 @pytest.mark.parametrize(
-    ("shares", "said"), [([0.9, 0.1] * 4, True), ([0.5, 0.6] * 4, False), ([0.0] * 8, False), ([0.9, 0.1] * 2, False)]
+    ("shares", "said"),
+    [
+        ([0.9, 0.1] * 4, True),
+        ([0.9, 0.4] * 4, False),
+        ([0.2, 0.0] * 4, False),
+        ([0.0] * 8, False),
+        ([0.9, 0.1] * 2, False),
+    ],
 )
 def test_a_use_of_the_cpu_that_swings_under_a_steady_load(shares, said):
     assert ("cpu_swings" in names(working(shares))) == said
@@ -436,24 +458,27 @@ def test_a_page_that_stands_still_while_the_server_answers():
 def test_counters_that_fell_are_told_with_whose_they_are():
     counts = {"a": (Counts(9, 9), Counts(2, 2)), "b": (Counts(9, 9), Counts(9, 9))}
     assert finding(observed(counts=counts), "counters_reset").subject == "a"
+    # A model that is being loaded is away for a while, and then counts from zero.
+    seen = observed(looks=3, counts={"a": (Counts(9, 9), Counts(0, 0))})
+    away = replace(seen.samples[1], counts={})
+    assert finding(replace(seen, samples=(seen.first, away, seen.last)), "counters_reset").subject == "a"
 
 
 # All of them
 
 
 def test_an_idle_server_has_nothing_wrong_and_nothing_unsure():
-    models = [Model(ROUTER, "", instances=32), Model(SMALL, "", max_batch_size=8, queue_delay_us=100, has_batcher=True)]
-    states = {name: ("READY", "") for name in (ROUTER, SMALL, LARGE, PREPROCESSING, "engine_control")}
+    models = [Model(ROUTER, instances=32), Model(SMALL, max_batch_size=8, queue_delay_us=100, has_batcher=True)]
     series = {IN_FLIGHT: 0, PENDING % ROUTER: 0, PENDING % SMALL: 0}
     stubs = replace(MACHINE, stubs={ROUTER: 32, SMALL: 1})
-    assert judge(observed(series, models=models, states=states, machines=[stubs] * 8)) == ([], [])
+    assert judge(observed(series, models=models, states=READY, machines=[stubs] * 8)) == ([], [])
 
 
 def test_the_worst_comes_first_and_the_order_is_that_of_the_rules():
     states = {ROUTER: ("READY", ""), "x": ("UNAVAILABLE", "broken")}
     seen = observed(
         {record.POLICY_ERRORS: (0, 1), PENDING % "a": 20},
-        models=[Model("a", "", queue_delay_us=10**6, max_queue_size=20)],
+        models=[Model("a", queue_delay_us=10**6, max_queue_size=20)],
         states=states,
         counts={"a": (Counts(9, 9), Counts(2, 2))},
     )
@@ -469,5 +494,10 @@ def test_every_rule_is_in_the_list_and_in_the_page_of_troubles():
     }
     assert imported - {judge, Finding, NotJudged, Observation, Weight} == set(RULES)
     page = (ROOT / "docs" / "troubleshooting.md").read_text()
-    more = {"engine_batch_of_one", "hardware_is_the_limit"}  # that a rule of another name tells
+    more = {
+        "engine_batch_of_one",
+        "engine_batch_static",
+        "kv_cache_reserved",
+        "hardware_is_the_limit",
+    }  # that a rule of another name tells
     assert [name for name in ({rule.__name__ for rule in RULES} | more) if f"`{name}`" not in page] == []

@@ -5,7 +5,7 @@
 # CPUs: what scripts/install makes on any machine, made once. Engines and packages come from the network here, and never
 # when the container starts.
 FROM python:3.11.13-slim-bookworm AS cpu
-WORKDIR /app
+WORKDIR /opt/llm-router
 COPY . .
 # Root owns all that is executed; the server's user writes engines, compiled word lists and logs, which are volumes.
 RUN --mount=type=cache,target=/root/.cache/pip \
@@ -25,7 +25,8 @@ FROM nvcr.io/nvidia/tritonserver:25.12-py3 AS onnxruntime_backend
 # GPUs: NVIDIA's image has tritonserver, TensorRT-LLM and the Python packages; nothing here was run on a GPU.
 FROM nvcr.io/nvidia/tritonserver:25.12-trtllm-python-py3 AS gpu
 COPY --from=onnxruntime_backend /opt/tritonserver/backends/onnxruntime /opt/tritonserver/backends/onnxruntime
-WORKDIR /app
+# Not /app, where NVIDIA's own scripts lie.
+WORKDIR /opt/llm-router
 COPY . .
 RUN --mount=type=cache,target=/root/.cache/pip \
     python3 -m pip install --break-system-packages --no-deps --only-binary :all: -r requirements-gpu.txt \

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from tests.test_compose import ROOT, entrypoint, stage
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 NEEDED = "python3,python3-venv,libpython3.11,ca-certificates"
-WRITABLE = ("app/engines/built", "app/logs", "app/words")
+HOME = "opt/llm-router"
+WRITABLE = [f"{HOME}/{folder}" for folder in ("engines/built", "logs", "words")]
 AS_THE_SERVER = ["chroot", "--userspec=1000:1000", ".", "/usr/bin/env", "-i", "HOME=/tmp", "PATH=/usr/bin:/bin"]
 RUN = """
 set -e
@@ -34,9 +36,9 @@ mount -t tmpfs tmpfs tmp
 cat >tmp/ask.py <<'END'
 {ask}
 END
-{server} sh -c 'cd /app && exec setpriv --no-new-privs {entrypoint}' &
+{server} sh -c 'cd /{home} && exec setpriv --no-new-privs {entrypoint}' &
 server=$!
-in_app() {{ {server} sh -c "cd /app && $1"; }}
+in_app() {{ {server} sh -c "cd /{home} && $1"; }}
 for _ in $(seq 180); do in_app '{health}' >/dev/null && break; sleep 1; done
 in_app '{health}'
 in_app '.venv/bin/python /tmp/ask.py'
@@ -59,18 +61,31 @@ def root(tmp_path_factory):
         pytest.skip("needs root, and debootstrap (Debian's and Ubuntu's package of that name)")
     folder = tmp_path_factory.mktemp("image") / "root"
     run("debootstrap", "--variant=minbase", f"--include={NEEDED}", "bookworm", folder)
-    copy_context(folder / "app")
-    for name in ("etc/resolv.conf", "etc/pip.conf", "root/.config/pip/pip.conf", "root/.pip/pip.conf"):
-        if Path("/", name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(Path("/", name), folder / name)
+    copy_context(folder / HOME)
+    for path in network_settings():
+        copy = folder / path.relative_to("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
     (step,) = re.findall(r"^RUN (.*?[^\\])$", stage("cpu"), re.MULTILINE | re.DOTALL)
     step = re.sub(r"--mount=\S+", "", step.replace("\\\n", " "))
     run(
-        "unshare", "--mount", "sh", "-ec", f"mount -t proc proc {folder}/proc; chroot {folder} sh -ec 'cd /app; {step}'"
+        "unshare",
+        "--mount",
+        "sh",
+        "-ec",
+        f"mount -t proc proc {folder}/proc; chroot {folder} sh -ec 'cd /{HOME}; {step}'",
     )
     yield folder
     shutil.rmtree(folder)
+
+
+def network_settings():
+    """The files by which this machine reaches a package index: pip's configuration, and certificates that it names."""
+    files = {Path("/etc/resolv.conf"), Path("/etc/pip.conf"), Path.home() / ".config" / "pip" / "pip.conf"}
+    said = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
+    named = [*re.findall(r"='([^']*)'", said.stdout), *os.environ.values()]
+    files |= {Path(name) for name in named if re.fullmatch(r"/\S*\.(crt|pem|txt)", name)}
+    return [path for path in files if path.is_file()]
 
 
 def copy_context(target):
@@ -94,6 +109,7 @@ def run(*command):
 def test_the_image_serves_as_compose_runs_it(root):
     (health,) = re.findall(r"^HEALTHCHECK .*CMD (.*)$", stage("cpu"), re.MULTILINE)
     script = RUN.format(
+        home=HOME,
         writable=" ".join(WRITABLE),
         server=" ".join(AS_THE_SERVER),
         entrypoint=" ".join(entrypoint("cpu")),

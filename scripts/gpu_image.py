@@ -16,7 +16,7 @@ from scripts.progress import Progress
 from scripts.step import StepFailed, run_step
 from scripts.step_output import first_line
 
-IMAGE = "nvcr.io/nvidia/tritonserver:25.12-trtllm-python-py3"
+IMAGE = "the image of the Dockerfile here (docker compose up)"
 TRITONSERVER = Path("/opt/tritonserver/bin/tritonserver")
 # What the python models import that is not of Python itself, by model.
 PACKAGES = {
@@ -57,20 +57,19 @@ class Image:
         """Refuses where the server, a backend, one of `programs` or a Python package is missing."""
         if not os.access(self.tritonserver, os.X_OK):
             raise Refused(
-                f"{self.tritonserver} is missing: serve GPUs in NVIDIA's image ({IMAGE}), "
-                "or name the server by --tritonserver"
+                f"{self.tritonserver} is missing: serve GPUs in {IMAGE}, or name the server by --tritonserver"
             )
         for program in programs:
             if not shutil.which(program):
-                raise Refused(f"{program} is missing, which serving over several GPUs needs; it is in {IMAGE}")
+                raise Refused(f"{program} is missing, which more than one process of MPI needs; it is in {IMAGE}")
         backends = {
             model: model_folders.backend(model_folders.config(repository / model, config_name)) for model in models
         }
         for model, backend in backends.items():
             if backend not in ("", "ensemble") and not (self.backends / backend).is_dir():
                 raise Refused(
-                    f"{self.backends} has no {backend} backend, which {model} needs: "
-                    f"use the image {IMAGE}, or leave the model out by --skip-model={model}"
+                    f"{self.backends} has no {backend} backend, which {model} needs: use {IMAGE}, "
+                    f"or leave the model out by --skip-model={model}"
                 )
         python_models = [model for model, backend in backends.items() if backend == "python"]
         self._check_packages(sorted({name for model in python_models for name in PACKAGES.get(model, ())}))

@@ -91,3 +91,13 @@ def test_the_python_that_was_asked_for_is_refused_in_one_line_rather_than_replac
     python = fake_python(tmp_path, "echo this one is a toy; exit 1")
     found = choose(tmp_path, python)
     assert (found.returncode, found.stdout, found.stderr) == (2, "", f"error: {python}: this one is a toy\n")
+
+
+def test_a_gpu_server_brings_what_a_cpu_server_is_refused_for_the_lack_of(monkeypatch):
+    monkeypatch.setattr(interpreter.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(interpreter, "has_modules", lambda *names: False)
+    monkeypatch.setattr(interpreter.sys, "version_info", (3, 14, 0))
+    assert "aarch64" in interpreter.refusal()
+    assert interpreter.refusal("gpu") is None
+    monkeypatch.setattr(interpreter.sys, "version_info", (3, 8, 0))
+    assert "too old" in interpreter.refusal("gpu")

@@ -41,3 +41,38 @@ def test_files_hidden_folders_and_caches_are_no_models(tmp_path):
         (tmp_path / name).mkdir()
     (tmp_path / "README.md").touch()
     assert model_folders.names(tmp_path) == ["model"]
+
+
+def test_a_config_names_its_backend_as_backend_or_as_platform():
+    assert model_folders.backend('name: "x" backend: "tensorrtllm"') == "tensorrtllm"
+    assert model_folders.backend('platform: "onnxruntime_onnx"') == "onnxruntime"
+    assert model_folders.backend('platform: "ensemble"') == "ensemble"
+    assert model_folders.backend("") == ""
+
+
+def test_a_parameter_is_read_in_either_form_and_not_from_a_comment(tmp_path):
+    (tmp_path / "config.pbtxt").write_text(
+        '# parameters { key: "a" value { string_value: "comment" } }\n'
+        'parameters { key: "a" value { string_value: "1" } }\n'
+        'parameters: { key: "b" value: { string_value: "/x#y" } }\n'
+    )
+    config = model_folders.config(tmp_path, None)
+    assert model_folders.parameter(config, "a") == "1"
+    assert model_folders.parameter(config, "b") == "/x#y"
+    assert model_folders.parameter(config, "c") is None
+
+
+def test_ensembles_go_with_the_models_that_they_would_load(tmp_path):
+    configs = {
+        "engine": 'backend: "tensorrtllm"',
+        "inner": 'platform: "ensemble" ensemble_scheduling { step [ { model_name: "engine" } ] }',
+        "outer": 'platform: "ensemble" ensemble_scheduling { step [ { model_name: "inner" } { model_name: "text" } ] }',
+        "text": 'backend: "python"',
+    }
+    for name, config in configs.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.pbtxt").write_text(config)
+    models = sorted(configs)
+    assert model_folders.without(tmp_path, models, {"engine"}, None) == ["text"]
+    assert model_folders.without(tmp_path, models, {"text"}, None) == ["engine", "inner"]
+    assert model_folders.without(tmp_path, models, set(), None) == models

@@ -48,3 +48,15 @@ def test_a_process_that_is_gone_has_no_time_no_memory_and_serves_no_model():
     assert processes.cpu_seconds(gone.pid) == {}
     assert processes.memory_bytes(gone.pid) == {}
     assert processes.stub_model(gone.pid) == ""
+
+
+def test_processes_are_found_by_a_variable_that_they_were_started_with():
+    env = {**os.environ, "OF_THIS_TEST": "a value"}
+    with subprocess.Popen(["sleep", "60"], env=env) as child:
+        assert processes.with_variable("OF_THIS_TEST", "a value") == [child.pid]
+        assert processes.with_variable("OF_THIS_TEST", "a val") == []
+        assert processes.is_alive(child.pid)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is still there
+        assert not processes.is_alive(child.pid)
+    assert not processes.is_alive(child.pid)

@@ -62,6 +62,35 @@ def test_every_model_is_loaded_unless_some_are_named(repository):
     assert settings(there, "--load-model", "preprocessing").models == ("preprocessing",)
 
 
+def test_models_may_be_left_out_and_their_ensembles_go_with_them(repository):
+    (repository / "both").mkdir()
+    (repository / "both" / "config.pbtxt").write_text('platform: "ensemble" step { model_name: "preprocessing" }')
+    there = f"--model-repository={repository}"
+    assert settings(there, "--skip-model=preprocessing").models == ("llm_router",)
+    assert settings(there, "--skip-model=both", "--skip-model=llm_router").models == ("preprocessing",)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--load-model=router"], "holds no model router: there are llm_router, preprocessing"),
+        (["--skip-model=router"], "holds no model router"),
+        (["--skip-model=llm_router", "--load-model=preprocessing"], "--skip-model goes with neither"),
+        (["--skip-model=llm_router", "--model-control-mode=poll"], "--skip-model goes with neither"),
+        (["--skip-model=llm_router", "--skip-model=preprocessing"], "leaves no model"),
+    ],
+)
+def test_models_that_are_not_there_and_choices_that_contradict_each_other_are_refused(repository, flags, said):
+    with pytest.raises(Refused, match=said):
+        settings(f"--model-repository={repository}", *flags)
+
+
+def test_a_dry_run_prints_the_line_and_starts_and_sets_up_nothing(repository, capsys):
+    assert serve.main(["cpu", "--dry-run", f"--model-repository={repository}", "--rate-limit=off"]) == 0
+    words = shlex.split(capsys.readouterr().out.replace("\\\n", " "))
+    assert {"--load-model=llm_router", "--rate-limit=off", "--model-config-name=cpu"} <= set(words)
+
+
 def test_the_curl_line_is_what_a_shell_can_run(repository):
     text = serve.summary(settings(f"--model-repository={repository}", "--http-port=8100"))
     (line,) = [line for line in text.splitlines() if "curl" in line]

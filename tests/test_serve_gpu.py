@@ -168,7 +168,7 @@ def test_a_machine_without_what_is_needed_is_refused_with_advice(over_two_gpus, 
     monkeypatch.setattr("shutil.which", lambda program: None)
     assert "mpirun is missing" in say("--world-size=2")
     over_two_gpus.tritonserver.unlink()
-    assert "tritonserver is missing: serve GPUs in NVIDIA's image" in say()
+    assert "tritonserver is missing: serve GPUs in the image of the Dockerfile" in say()
 
 
 def test_a_python_package_that_a_model_imports_and_the_image_lacks_is_named(machine, monkeypatch, capsys):

@@ -105,3 +105,22 @@ def test_a_log_that_has_become_large_begins_anew_and_is_followed_on(tmp_path):
         server.write(b"successfully loaded 'b'\n")
     assert log.events() == [Loaded("b")]
     assert path.stat().st_size == 24
+
+
+def test_mpirun_says_which_rank_ended_and_how(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(
+        "mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed).\n"
+        "prterun noticed that process rank 0 with PID 77 on node vm exited on signal 11 (Segmentation fault).\n"
+        "the job to be terminated. The first process to do so was:\n\n"
+        "  Process name: [[14989,1],2]\n  Exit code:    3\n"
+        "  Process name: [prterun-vm-77@1,0]\n  Exit code:    1\n"
+        "All nodes which are allocated for this job are already filled.\n"
+    )
+    assert ServerLog(path).events() == [
+        Trouble("rank 1 was ended by signal 9 (Killed)"),
+        Trouble("rank 0 was ended by signal 11 (Segmentation fault)"),
+        Trouble("rank 2 ended with exit status 3"),
+        Trouble("rank 0 ended with exit status 1"),
+        Trouble("mpirun has fewer slots than ranks: --oversubscribe"),
+    ]

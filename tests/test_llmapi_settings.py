@@ -95,7 +95,7 @@ def test_a_wrong_parameter_is_refused_by_name_with_what_is_legal(wrong, message)
 
 @pytest.fixture
 def environment(monkeypatch):
-    for name in ("CUDA_VISIBLE_DEVICES", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
+    for name in ("CUDA_VISIBLE_DEVICES", "OMPI_COMM_WORLD_RANK", "OMPI_MCA_BTL", "SLURM_PROCID"):
         monkeypatch.setenv(name, "")  # So that what the code does is undone.
         monkeypatch.delenv(name)
     return monkeypatch
@@ -124,10 +124,16 @@ def test_without_ids_the_gpus_are_left_alone(environment):
 
 
 def test_the_library_does_not_see_the_launcher_above_the_server(environment):
-    environment.setenv("OMPI_COMM_WORLD_RANK", "1")
-    environment.setenv("SLURM_PROCID", "1")
+    for name in ("OMPI_COMM_WORLD_RANK", "OMPI_MCA_BTL", "SLURM_PROCID"):
+        environment.setenv(name, "1")
     library.import_llmapi(None)
-    assert not {"OMPI_COMM_WORLD_RANK", "SLURM_PROCID"} & os.environ.keys()
+    assert not {"OMPI_COMM_WORLD_RANK", "OMPI_MCA_BTL", "SLURM_PROCID"} & os.environ.keys()
+
+
+def test_settings_of_mpi_stay_where_no_launcher_is(environment):
+    environment.setenv("OMPI_MCA_BTL", "self,tcp")
+    library.import_llmapi(None)
+    assert os.environ["OMPI_MCA_BTL"] == "self,tcp"
 
 
 def test_the_model_is_what_is_built_unless_a_parameter_names_another(tmp_path):

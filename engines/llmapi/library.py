@@ -13,16 +13,18 @@ from engines.llmapi.settings import LlmApiParameters
 from engines.parameters import BadParameter
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-# Of a launcher (mpirun, srun) above the server: the library starts processes through MPI, which would take itself for
-# one of the launcher's. trtllm-llmapi-launch removes them too.
-_LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_")
+# What a launcher (mpirun, srun) above the server leaves: the library starts processes by MPI, which would take itself for
+# one of the launcher's. trtllm-llmapi-launch removes these too. Without a launcher they are somebody's settings.
+_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+_OF_LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_")
 _POLICIES = {True: "GUARANTEED_NO_EVICT", False: "MAX_UTILIZATION"}
 
 
 def import_llmapi(gpu_ids: tuple[int, ...] | None) -> Any:
     """tensorrt_llm.llmapi. `gpu_ids` count among the GPUs that are visible; LLM has no argument for them."""
-    for name in [name for name in os.environ if name.startswith(_LAUNCHERS)]:
-        del os.environ[name]
+    if any(name in os.environ for name in _RANKS):
+        for name in [name for name in os.environ if name.startswith(_OF_LAUNCHERS)]:
+            del os.environ[name]
     if gpu_ids is not None:  # Before the import: CUDA reads it once.
         os.environ[_VISIBLE] = _visible(gpu_ids, os.environ.get(_VISIBLE, ""))
     return importlib.import_module("tensorrt_llm.llmapi")

@@ -13,8 +13,8 @@ from engines.llmapi.settings import LlmApiParameters
 from engines.parameters import BadParameter
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-# What a launcher (mpirun, srun) above the server leaves: the library starts processes by MPI, which would take itself for
-# one of the launcher's. trtllm-llmapi-launch removes these too. Without a launcher they are somebody's settings.
+# What a launcher (mpirun, srun) above the server leaves. The library starts processes by MPI, which would take itself
+# for one of the launcher's; trtllm-llmapi-launch removes these too. Without a launcher they are somebody's settings.
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 _OF_LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_")
 _POLICIES = {True: "GUARANTEED_NO_EVICT", False: "MAX_UTILIZATION"}

@@ -18,6 +18,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from scripts.doctor_read import CannotRead, Reader
 from scripts.doctor_report import as_json, for_people
@@ -64,21 +65,32 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
         parser.error(f"--every is {options.every:g}; it must be from 0.1 to 60")
     if not options.every <= options.seconds <= 3600:
         parser.error(f"--seconds is {options.seconds:g}; it must be from --every ({options.every:g}) to 3600")
-    options.metrics_url = options.metrics_url or f"http://{options.host}:{options.metrics_port}/metrics"
-    if not options.metrics_url.startswith("http://"):
-        parser.error(f"--metrics-url is {options.metrics_url!r}; it must begin with http://")
+    for flag, port in (("--http-port", options.http_port), ("--metrics-port", options.metrics_port)):
+        if not 0 < port < 65536:
+            parser.error(f"{flag} is {port}; it must be from 1 to 65535")
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    options.metrics_url = options.metrics_url or f"http://{host}:{options.metrics_port}/metrics"
+    if not _is_address(options.metrics_url):
+        parser.error(f"--metrics-url is {options.metrics_url!r}; it must be like http://{host}:8002/metrics")
     return options
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def watch(reader: Reader, seconds: float, every: float) -> Observation:
     """Looks at the server every so often. Raises CannotRead."""
     progress = Progress()
-    progress.step(f"watching {reader.name}")
+    progress.step(f"watching {reader.name}", f"{seconds:g} s in all")
     samples: list[Sample] = [reader.sample()]
     begin = samples[0].at_s
-    looks = int(seconds / every)
-    for look in range(1, looks + 1):
-        progress.status(f"look {look} of {looks}")
+    for look in range(1, int(seconds / every) + 1):
+        progress.status()
         time.sleep(max(0.0, begin + look * every - time.monotonic()))
         samples.append(reader.sample())
     progress.done(f"{len(samples)} looks")

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
-from scripts import processes
+from scripts import container_limits, processes
 from scripts.doctor_sample import Machine
 from scripts.model_folders import config_file
 from scripts.server_options import flag_value
 
+Number = TypeVar("Number", int, float)
 _LISTENS = "0A"  # in /proc/net/tcp
 
 
@@ -42,19 +44,22 @@ class ServerProcess:
             return f"{model}/config.pbtxt"
         return str(config_file(self.repository / model, flag_value(self._arguments, "--model-config-name")))
 
-    def machine(self, shm: Path = Path("/dev/shm")) -> Machine | None:
-        """None once the process is gone."""
+    def machine(self) -> Machine | None:
+        """As the server sees it, which may be a container's share. None once the process is gone."""
+        root = Path(f"/proc/{self.pid}/root")
         try:
-            memory = _numbers(Path("/proc/meminfo"), ":")
-            found = os.statvfs(shm)
+            memory = {name: kilobytes * 1024 for name, kilobytes in _numbers(Path("/proc/meminfo"), ":").items()}
+            limits = container_limits.read(root / "sys" / "fs" / "cgroup")
+            shm = os.statvfs(root / "dev" / "shm")
+            kills = limits.oom_kills
             return Machine(
-                cores=len(os.sched_getaffinity(self.pid)),
+                cores=_least(len(os.sched_getaffinity(self.pid)), limits.cores),
                 cpu_seconds=sum(processes.cpu_seconds(self.pid).values()),
-                memory_total=memory["MemTotal"] * 1024,
-                memory_available=memory["MemAvailable"] * 1024,
-                shm_total=found.f_blocks * found.f_frsize,
-                shm_free=found.f_bavail * found.f_frsize,
-                oom_kills=_numbers(Path("/proc/vmstat"), " ").get("oom_kill", 0),
+                memory_total=_least(memory["MemTotal"], limits.memory_total),
+                memory_available=_least(memory["MemAvailable"], limits.memory_available),
+                shm_total=shm.f_blocks * shm.f_frsize,
+                shm_free=shm.f_bavail * shm.f_frsize,
+                oom_kills=_numbers(Path("/proc/vmstat"), " ").get("oom_kill", 0) if kills is None else kills,
                 stubs=Counter(filter(None, map(processes.stub_model, processes.tree(self.pid)))),
             )
         except (OSError, KeyError):
@@ -89,6 +94,10 @@ def _holds(process: Path, sockets: set[str]) -> bool:
                 if os.readlink(link) in sockets:
                     return True
     return False
+
+
+def _least(whole: Number, limit: Number | None) -> Number:
+    return whole if limit is None else min(whole, limit)
 
 
 def _numbers(path: Path, separator: str) -> dict[str, int]:

@@ -196,7 +196,7 @@ def too_few_tokenizers(seen: Observation) -> Found:
                 seen.file(name),
                 "instance_group.count",
                 f"{wanted}, 65 MB each"
-                + (f"; this machine has {cores} cores, and more only wait for each other" if cores else ""),
+                + (f"; this machine has {cores:g} cores, and more only wait for each other" if cores else ""),
             )
 
 

@@ -72,7 +72,7 @@ class Counts:
 class Machine:
     """The server's machine, where that is this one. Bytes; CPU seconds of the server and its processes."""
 
-    cores: int
+    cores: float
     cpu_seconds: float
     memory_total: int
     memory_available: int

@@ -135,7 +135,9 @@ def test_what_can_not_be_read_is_told_in_one_line_and_by_the_exit_status(capsys,
         (["--seconds", "0.5"], "--seconds is 0.5; it must be from --every (1) to 3600"),
         (["--seconds", "4000"], "--seconds is 4000; it must be"),
         (["--every", "0"], "--every is 0; it must be from 0.1 to 60"),
-        (["--metrics-url", "https://a/metrics"], "--metrics-url is 'https://a/metrics'; it must begin with http://"),
+        (["--metrics-url", "https://a/metrics"], "--metrics-url is 'https://a/metrics'; it must be like http://"),
+        (["--metrics-url", "http://a:b/metrics"], "--metrics-url is 'http://a:b/metrics'; it must be like"),
+        (["--http-port", "99999"], "--http-port is 99999; it must be from 1 to 65535"),
         (["--seconds", "nan"], "--seconds is nan; it must be"),
     ],
 )
@@ -191,3 +193,7 @@ def test_a_port_that_no_tritonserver_listens_on_has_no_process():
     with standing_in(ANSWERS) as port:
         assert doctor_process.find(port) is None
     assert doctor_process.find(port) is None
+
+
+def test_an_address_of_six_groups_stands_in_brackets():
+    assert doctor.parsed(["--host", "::1"]).metrics_url == "http://[::1]:8002/metrics"

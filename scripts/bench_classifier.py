@@ -8,6 +8,7 @@ batched   as model_repository has it: dynamic batching, 2 instances of 1 thread 
 int8      batched, with the weights of all multiplications as eight-bit integers (dynamic quantisation)
 pipeline  batched, from raw text: text_pipeline_ensemble, texts of the same lengths
 
+"alone" is ONNX Runtime without Triton, on one thread: texts a second by batch size, the most that batching can give.
 "CPU ms" is what the server and its models spent on a request, which a busy machine changes less than the rates.
 Lengths are tokens of a text, [CLS] and [SEP] included; 0 is a mix of all lengths from 8 to 128, short ones most. Each
 client sends its next request when the last is answered. The last line of output is JSON.
@@ -23,6 +24,7 @@ import re
 import shutil
 import statistics
 import tempfile
+import time
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +39,7 @@ from bls.classes import LABELS
 from bls.contract import TEXT_CLASSIFIER, TEXT_PIPELINE, TEXT_TOKENIZER
 from bls.text_manifest import CLASSIFIER, TextManifest
 from engines.classifier import build, evaluation, examples
+from engines.classifier.session import open_session
 from scripts import processes, request_load
 from scripts.environment import ROOT
 from scripts.local_server import Server, running_server
@@ -46,6 +49,8 @@ from scripts.request_load import Load
 SOURCE = ROOT / "model_repository"
 KINDS = ("plain", "plain1", "batched", "int8", "pipeline")
 MIXED = 0
+ALONE_BATCHES = (1, 8, 32)
+ALONE_S = 0.5  # of CPU
 MIXED_LENGTHS = (8, 8, 8, 12, 12, 16, 16, 24, 24, 32, 48, 64, 96, 128)
 
 
@@ -111,6 +116,24 @@ def accuracies(built: Path) -> dict[str, Any]:
         "int8_cosine_min": float(cosines.min()),
         "int8_cosine_mean": float(cosines.mean()),
     }
+
+
+def alone(built: Path, length: int) -> dict[str, float]:
+    """Texts of so many tokens that one thread computes in a second of CPU, by batch size."""
+    session = open_session(str(text_manifest.load(built / CLASSIFIER).model_path), threads=1)
+    found = {}
+    for size in ALONE_BATCHES:
+        feeds = {
+            "input_ids": np.full((size, length), 2000, np.int64),
+            "attention_mask": np.ones((size, length), np.int64),
+        }
+        session.run(["logits"], feeds)
+        begin, texts = time.thread_time(), 0
+        while time.thread_time() < begin + ALONE_S:
+            session.run(["logits"], feeds)
+            texts += size
+        found[str(size)] = texts / (time.thread_time() - begin)
+    return found
 
 
 @dataclass(frozen=True)
@@ -205,6 +228,12 @@ def table(title: str, found: dict[str, Any], kinds: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
+def alone_text(found: dict[str, dict[str, float]]) -> str:
+    rates = {length: " / ".join(f"{rate:.0f}" for rate in by_size.values()) for length, by_size in found.items()}
+    sizes = " / ".join(map(str, ALONE_BATCHES))
+    return f"texts a second in batches of {sizes}: " + ", ".join(f"{rates[n]} of {n} tokens" for n in rates)
+
+
 def numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
 
@@ -233,6 +262,10 @@ def main(arguments: Sequence[str]) -> int:
         repository = make_repository(Path(folder), cores)
         result["int8"] = accuracies(Path(folder) / "engines" / "built")
         progress.done(", ".join(f"{name} {value:.4f}" for name, value in result["int8"].items()))
+        progress.step("alone")
+        lengths = [length for length in options.lengths if length != MIXED]
+        result["alone"] = {str(length): alone(Path(folder) / "engines" / "built", length) for length in lengths}
+        progress.done(alone_text(result["alone"]))
         with running_server(Path(folder), repository) as server:
             for length in options.lengths:
                 for clients in options.clients:

@@ -93,7 +93,8 @@ def classifier_table(found: Found) -> str:
             rows.append([length, clients, kind, *(rounded(values[name]) for name in CLASSIFIER), over])
     int8 = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in found["int8"].items())
     head = ["tokens", "clients", "", *CLASSIFIER.values(), "requests/s over plain (min to max)"]
-    return "\n".join([markdown(head, rows), "", f"On held-out prompts: {int8}. {found['cores']} cores."])
+    alone = f"ONNX Runtime alone, one thread: {bench_classifier.alone_text(found['alone'])}."
+    return "\n".join([markdown(head, rows), "", f"On held-out prompts: {int8}. {found['cores']} cores.", "", alone])
 
 
 def classifier_picture(found: Found) -> str:

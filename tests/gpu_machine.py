@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from scripts import local_server, processes
@@ -28,6 +28,7 @@ class GpuMachine:
     """Everything lies in `folder`; `launched` and `running` are scripts/local_server.py's, with `serve gpu` on it."""
 
     folder: Path
+    variables: dict[str, str] = field(default_factory=dict)
 
     @property
     def repository(self) -> Path:
@@ -46,7 +47,8 @@ class GpuMachine:
         by_rank = {rank.removeprefix("rank"): behaviour for rank, behaviour in behaviours.items()}
         variables = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
         path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
-        return {**variables, "PATH": path, "STAND_IN": json.dumps(by_rank), "STAND_IN_FOLDER": str(self.folder)}
+        stand_in = {"STAND_IN": json.dumps(by_rank), "STAND_IN_FOLDER": str(self.folder)}
+        return {**variables, "PATH": path, **stand_in, **self.variables}
 
     def add_model(self, name: str, backend: str = "python", count: int = 1, **parameters: str) -> None:
         (self.repository / name / "1").mkdir(parents=True)

@@ -161,7 +161,8 @@ def gpu_memory_full(seen: Observation) -> Iterator[Finding]:
                 "a longer prompt, a larger batch or a second engine that loads ends in 'out of memory'",
                 seen.file(next(iter(engines(seen)), "tensorrt_llm_large")),
                 "kv_cache_free_gpu_mem_fraction",
-                "0.05 lower; two engines on one GPU: max_tokens_in_paged_kv_cache for each, whatever loads first",
+                "0.05 lower; two engines on one GPU: max_tokens_in_paged_kv_cache for each "
+                "(`python -m scripts.plan` works them out)",
             )
 
 

@@ -103,16 +103,16 @@ def shm_nearly_full(seen: Observation) -> Iterator[Finding]:
 
 def low_throughput(seen: Observation) -> Found:
     """Requests wait while the hardware idles."""
-    waiting, use = waiting_anywhere(seen), use_of_hardware(seen)
+    waiting, (part, use) = waiting_anywhere(seen), busiest(seen)
     held_up = sum(value >= 1 for value in waiting)
-    if not held_up or not use:
+    if not held_up or not part:
         return
     if len(waiting) < MIN_LOOKS:
         yield NotJudged("low_throughput", f"{len(waiting)} looks at the queues, {MIN_LOOKS} are needed")
     elif held_up >= len(waiting) / 2:
         tokens = sum(seen.grown.by("model", "llm_router_output_tokens_total").values()) / seen.seconds
-        figure = f"{mean(waiting):.1f} requests waited (mean), {tokens:.0f} tokens/s, hardware busy {mean(use):.0%}"
-        if mean(use) < IDLE:
+        figure = f"{mean(waiting):.1f} requests waited (mean), {tokens:.0f} tokens/s, {part} busy {use:.0%}"
+        if use < IDLE:
             yield Finding(
                 "low_throughput",
                 Weight.SLOW,
@@ -124,13 +124,13 @@ def low_throughput(seen: Observation) -> Found:
                 "by the finding on this model, if there is one: too_few_routers, engine_batch_full, kv_cache_full; "
                 "else more work for a step of the engine (max_batch_size)",
             )
-        elif mean(use) >= SATURATED:
+        elif use >= SATURATED:
             yield Finding(
                 "hardware_is_the_limit",
                 Weight.SLOW,
-                "GPU" if _gpu_use(seen) else "CPU",
+                part,
                 figure,
-                "no setting makes it faster by much: the processors have no time left",
+                "no setting makes it faster by much: the processors have no time left, of whichever program",
                 "-",
                 "-",
                 "a smaller or quantised model, more hardware, or a lower max_queue_size, which refuses sooner",
@@ -159,9 +159,13 @@ def cpu_swings(seen: Observation) -> Found:
         )
 
 
-def use_of_hardware(seen: Observation) -> list[float]:
-    """Of the GPUs if there are any, else of the CPU: the share of its time that it worked, between looks."""
-    return _gpu_use(seen) or _cpu_use(seen)
+def busiest(seen: Observation) -> tuple[str, float]:
+    """GPU or CPU, whichever worked more, and the share of its time that it did; "" where neither is known.
+
+    The CPU may be busy with other programs, or the server with all that its container may use: the larger one counts.
+    """
+    uses = {"GPU": _gpu_use(seen), "CPU": max(_cpu_use(seen), seen.gauge("nv_cpu_utilization"), key=mean)}
+    return max(((part, mean(use)) for part, use in uses.items() if use), key=lambda found: found[1], default=("", 0.0))
 
 
 def _gpu_use(seen: Observation) -> list[float]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from bls.contract import ROUTER
 from scripts.doctor_finding import Finding, NotJudged
-from scripts.doctor_machine import use_of_hardware
-from scripts.doctor_sample import Observation, mean
+from scripts.doctor_machine import busiest
+from scripts.doctor_sample import Observation
 
 WIDTH = 118
 _LABEL = 9
@@ -17,12 +17,15 @@ _LABEL = 9
 
 def as_json(server: str, seen: Observation, findings: list[Finding], not_judged: list[NotJudged]) -> dict[str, Any]:
     """Everything, as one JSON object; `healthy` is true without findings."""
+    part, use = busiest(seen)
     return {
         "server": server,
         "seconds": round(seen.seconds, 1),
         "looks": len(seen.samples),
         "models": len(seen.models),
         "requests": _requests(seen),
+        "busiest": part,
+        "busy": round(use, 3),
         "healthy": not findings,
         "findings": [{**asdict(finding), "weight": finding.weight.name.lower()} for finding in findings],
         "not_judged": [asdict(each) for each in not_judged],
@@ -30,8 +33,8 @@ def as_json(server: str, seen: Observation, findings: list[Finding], not_judged:
 
 
 def for_people(server: str, seen: Observation, findings: list[Finding], not_judged: list[NotJudged]) -> str:
-    use = use_of_hardware(seen)
-    busy = f", hardware busy {mean(use):.0%}" if use else ""
+    part, use = busiest(seen)
+    busy = f", {part} busy {use:.0%}" if part else ""
     lines = [
         f"{server}: {len(seen.models)} models, {_requests(seen)} requests in {round(seen.seconds, 1):g} s{busy}",
         *([_count(findings), ""] if findings else ["nothing wrong was found"]),

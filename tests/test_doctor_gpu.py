@@ -160,6 +160,7 @@ def test_a_gpu_without_memory_left():
 def test_requests_that_wait_while_the_gpu_idles_are_not_held_up_by_it():
     assert "low_throughput" in names(waiting=5, nv_gpu_utilization=0.2)
     assert "hardware_is_the_limit" in names(waiting=5, nv_gpu_utilization=0.97)
+    assert "hardware_is_the_limit" in names(waiting=5, nv_gpu_utilization=0.2, nv_cpu_utilization=0.97)
 
 
 def test_timestamps_that_are_an_hour_off_are_told_with_the_release_that_has_the_fix():

@@ -411,6 +411,11 @@ def test_requests_that_wait_are_held_up_by_a_setting_or_by_the_hardware(share, w
     assert names(seen) == ([said] if said else [])
 
 
+def test_a_processor_that_others_keep_busy_is_a_limit_too():
+    seen = working([0.2] * 7, **{PENDING % ROUTER: 3, "nv_cpu_utilization": 0.95})
+    assert finding(seen, "hardware_is_the_limit").figure.endswith("CPU busy 95%")
+
+
 def test_too_few_looks_say_nothing_of_the_throughput():
     assert "low_throughput" in unsure(working([0.2] * 3, **{PENDING % ROUTER: 3}))
 

@@ -1,0 +1,301 @@
+"""The doctor on a real server: nothing to say of one that is well, and each fault of one that isn't, as it happens."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import threading
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+import tritonclient.grpc as grpc
+
+from bls.contract import LARGE, PREPROCESSING, ROUTER, SMALL
+from bls.policy_file import SHIPPED
+from scripts import doctor, processes
+from scripts.doctor_read import Reader
+from scripts.doctor_rules import judge
+from scripts.document_examples import examples
+from tests.server import echo_repository
+from tests.server.clients import control, events_of, eventually, generate, inputs_of, post
+from tests.server.serving import ROOT, running_server
+
+pytestmark = pytest.mark.server
+
+ROUTERS = 4
+TEXT = "one two three four"
+LONG = "The harbour of the old town is small. " * 1500
+ENDLESS = 1000 * echo_repository.ENDLESS
+FAILS_LATER = 1000 * echo_repository.FAILS_LATER
+# Without the classifier, which this server doesn't have; clients choose the engine.
+POLICY = re.sub(r" *Classifier\(\n.*?\n        \),\n", "", SHIPPED.read_text(), flags=re.DOTALL)
+POLICY = POLICY.replace("CLIENTS_MAY_CHOOSE = False", "CLIENTS_MAY_CHOOSE = True")
+POLICY = POLICY.replace("COOL_DOWN_SECONDS = 10.0", "COOL_DOWN_SECONDS = 0.5")
+POLICY = POLICY.replace("BREAKER_ERROR_RATE = 0.5", "BREAKER_ERROR_RATE = 0.0")
+SLEEPER = examples((ROOT / "docs" / "serving.md").read_text()).files["*/1/model.py"]
+TENSORS = """input [ { name: "work_ms" data_type: TYPE_INT32 dims: [ 1 ] } ]
+output [ { name: "told" data_type: TYPE_STRING dims: [ 1 ] } ]
+"""
+CONFIGS = {
+    "in_turn": 'backend: "python"\ninstance_group [ { kind: KIND_CPU count: 1 } ]\n',
+    "held_back": 'backend: "python"\ndynamic_batching { max_queue_delay_microseconds: 20000 }\n'
+    "instance_group [ { kind: KIND_CPU count: 2 } ]\n",
+    "chain": """platform: "ensemble"
+ensemble_scheduling { step [ {
+  model_name: "held_back" model_version: -1
+  input_map { key: "work_ms" value: "work_ms" }
+  output_map { key: "told" value: "told" }
+} ] }
+""",
+}
+TOO_LARGE = "class TritonPythonModel:\n    def initialize(self, args):\n        raise MemoryError('no 8 GiB left')\n"
+
+
+def add_models(repository):
+    """One model without batching, one with a delay, an ensemble of it; the large engine is the real one, but small."""
+    for name, config in CONFIGS.items():
+        write(repository / name, f'name: "{name}"\nmax_batch_size: 8\n{config}{TENSORS}', SLEEPER)
+    shutil.rmtree(repository / LARGE)
+    shutil.copytree(echo_repository.SOURCE / LARGE, repository / LARGE)
+    config = repository / LARGE / "configs" / "cpu.pbtxt"
+    text, changed = re.subn(r'(max_tokens_in_paged_kv_cache".*?string_value: ")\d+', r"\g<1>256", config.read_text())
+    assert changed
+    config.write_text(text)
+
+
+def write(folder, config, model):
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(config)
+    (folder / "1" / "model.py").write_text(model)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("doctor")
+    (folder / "policy.py").write_text(POLICY)
+    limits = {"max_queue_size": "12", "default_timeout_microseconds": "1000000"}
+    repository = echo_repository.make(folder, routers=ROUTERS, **limits)
+    echo_repository.set_parameter(repository, ROUTER, "policy_file", "policy.py")
+    add_models(repository)
+    with running_server(folder, repository) as running:
+        yield running
+
+
+@pytest.fixture
+def examine(server, capsys):
+    """`examine(seconds)`: the report's JSON, and the exit status that fits it."""
+
+    def run(seconds=2.0, *flags):
+        ports = [server.http_url.rpartition(":")[2], re.findall(r":(\d+)/", server.metrics_url)[0]]
+        known = ["--http-port", ports[0], "--metrics-port", ports[1], "--every", "0.25", "--seconds", str(seconds)]
+        status = doctor.main([*known, "--json", *flags])
+        report = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert status == (1 if report["findings"] else 0)
+        print(json.dumps(report["findings"], indent=1))
+        return report
+
+    return run
+
+
+def found(report):
+    return {finding["name"]: finding for finding in report["findings"]}
+
+
+@contextmanager
+def meanwhile(work, clients, pause_s=0.0):
+    """So many clients that do `work(number)` again and again, each a pause later than the one before it."""
+    ended = threading.Event()
+
+    def run(number):
+        if not ended.wait(number * pause_s):
+            while not ended.is_set():
+                work(number)
+
+    with ThreadPoolExecutor(clients) as pool:
+        running = [pool.submit(run, number) for number in range(clients)]
+        try:
+            yield
+        finally:
+            ended.set()
+    for each in running:
+        each.result()
+
+
+def stream(server, tokens=20, step_ms=5, **given):
+    return events_of(server, **{"text_input": TEXT, "max_tokens": tokens, "seed": ENDLESS + step_ms, **given})
+
+
+@contextmanager
+def tokenizing(server, text, clients, while_it_holds=lambda: True):
+    inputs = inputs_of(QUERY=text, REQUEST_OUTPUT_LEN=8)
+    output = [grpc.InferRequestedOutput("REQUEST_INPUT_LEN")]
+    with grpc.InferenceServerClient(server.grpc_url) as client:
+
+        def work(_):
+            if while_it_holds():
+                client.infer(PREPROCESSING, inputs, outputs=output)
+            else:
+                time.sleep(0.02)
+
+        with meanwhile(work, clients):
+            yield
+
+
+def sleeper(server, model, work_ms=5):
+    return generate(server, model, work_ms=work_ms)
+
+
+def test_a_healthy_server_under_a_light_load_has_no_finding(server, examine):
+    with meanwhile(lambda _: stream(server), 2):
+        report = examine()
+    assert report["findings"] == [] and report["healthy"]
+    assert report["requests"] > 0
+    assert {each["name"] for each in report["not_judged"]} <= {"long_tail", "too_few_tokenizers", "batches_of_one"}
+
+
+def test_an_overloaded_router_is_told_by_each_of_its_signs(server, examine):
+    with meanwhile(lambda _: generate(server, ROUTER, text_input=TEXT, max_tokens=20, seed=ENDLESS + 30), 30, 0.07):
+        report = examine(2.5)
+    said = found(report)
+    assert {"too_few_routers", "queue_growing", "queue_full", "rejections"} <= said.keys()
+    # By what else this machine has to do.
+    assert said.keys() & {"low_throughput", "hardware_is_the_limit"} or 0.5 <= report["busy"] < 0.9
+
+
+def test_a_lone_delay_and_batches_of_one_and_busy_tokenizers(server, examine):
+    with ExitStack() as loads:
+        loads.enter_context(meanwhile(lambda _: sleeper(server, "held_back"), 1))
+        loads.enter_context(meanwhile(lambda _: sleeper(server, "in_turn", 20), 4))
+        loads.enter_context(tokenizing(server, LONG, 6))
+        report = examine(2.5)
+    said = found(report)
+    assert said["queue_delay_useless"]["subject"] == "held_back"
+    assert said["batches_of_one"]["subject"] == "in_turn"
+    assert said["too_few_tokenizers"]["subject"] == PREPROCESSING
+
+
+def test_a_small_cache_holds_requests_back(server, examine):
+    with meanwhile(lambda _: stream(server, 70, tier="large"), 6):
+        report = examine(2.5)
+    assert found(report)["kv_cache_reserved"]["subject"] == LARGE
+
+
+def test_requests_that_fail_open_a_breaker_and_a_policy_that_is_refused(server, examine):
+    policy = server.repository.parent / "policy.py"
+    with meanwhile(lambda _: stream(server, 5, 0, seed=FAILS_LATER), 2):
+        policy.write_text("nonsense(")
+        report = examine(2.5)
+    said = found(report)
+    assert said["requests_fail"]["subject"] == "engine_error"
+    assert said["breaker_open"]["subject"] == SMALL
+    assert said["policy_refused"]["file"] == f"{policy}:1"
+    # Seen by the log alone, later too, until a good one is taken.
+    assert found(examine(0.5))["policy_refused"]["file"] == f"{policy}:1"
+    policy.write_text(POLICY)
+    eventually(lambda: "policy_refused" not in found(examine(0.5)))
+
+
+def test_an_answer_of_ten_that_begins_late_is_a_long_tail(server, examine):
+    lates = itertools.count()
+    with meanwhile(lambda _: stream(server, 1, 900 if next(lates) % 20 == 0 else 1), 3):
+        report = examine(2.5)
+    assert found(report)["long_tail"]["subject"] == SMALL
+
+
+def test_a_child_that_is_unloaded_is_told_and_an_ensemble_that_went_with_its_model(server, examine):
+    for model in (SMALL, "held_back"):
+        control(server, model, "unload")
+    said = {each["subject"]: each for each in examine(0.5)["findings"]}
+    assert said[SMALL]["name"] == "child_not_ready"
+    assert said[SMALL]["figure"] == "UNAVAILABLE: unloaded, while llm_router is ready"
+    assert said[SMALL]["file"] == str(server.repository / SMALL / "config.pbtxt")
+    assert said["held_back"]["name"] == said["chain"]["name"] == "model_unloaded"
+    for model in (SMALL, "held_back"):
+        control(server, model, "load")
+
+
+def test_a_use_of_the_cpu_that_swings_while_requests_are_there(server, examine):
+    begin = time.monotonic()
+    with (
+        meanwhile(lambda _: stream(server, 20, 100), 1),
+        tokenizing(server, LONG, 4, lambda: (time.monotonic() - begin) % 1.5 < 0.75),
+    ):
+        report = examine(3.0)
+    assert found(report)["cpu_swings"]["subject"] == "CPU"
+
+
+def test_a_clock_that_differs_and_a_page_that_is_a_copy(server, tmp_path):
+    """Those of this machine are right, so the doctor gets a wrong clock, and the page of a moment before."""
+    copy = urllib.request.urlopen(server.metrics_url).read()
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(copy)
+
+        def log_message(self, *args):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Page) as proxy:
+        threading.Thread(target=proxy.serve_forever, args=(0.01,), daemon=True).start()
+        port = int(server.http_url.rpartition(":")[2])
+        url = f"http://127.0.0.1:{proxy.server_port}/metrics"
+        reader = Reader("127.0.0.1", port, url, clock=lambda: time.time() - 3600)
+        with meanwhile(lambda _: sleeper(server, "in_turn"), 1):
+            seen = doctor.watch(reader, 1.0, 0.25)
+        proxy.shutdown()
+    said = {finding.name: finding for finding in judge(seen)[0]}
+    assert re.match(r"the server's timestamps are 3(599|600) s ahead", said["clock_skew"].figure)
+    assert "metrics_frozen" in said
+
+
+def test_shared_memory_that_fills_is_told_with_the_time_that_is_left(server, examine):
+    file = Path("/dev/shm") / f"doctor_test_{os.getpid()}"
+    free = os.statvfs("/dev/shm").f_bavail * os.statvfs("/dev/shm").f_frsize
+    # In half a second so much that it would be full within the hour, and with a little it isn't.
+    timer = threading.Timer(0.25, lambda: file.write_bytes(bytes(max(32 << 20, free // 3600))))
+    timer.start()
+    try:
+        said = found(examine(0.5))
+    finally:
+        timer.join()
+        file.unlink()
+    assert "MB more than" in said["shm_nearly_full"]["figure"]
+
+
+def test_a_process_that_died_and_counters_that_began_anew(server):
+    sleeper(server, "in_turn")
+    (stub,) = [pid for pid in processes.tree(server.server_pid) if processes.stub_model(pid) == "in_turn"]
+    reader = Reader("127.0.0.1", int(server.http_url.rpartition(":")[2]), server.metrics_url)
+    looks = [reader.sample()]
+    os.kill(stub, signal.SIGKILL)
+
+    def is_back():  # scripts/serve loads the model again
+        looks.append(reader.sample())
+        was_away = not all(look.is_ready("in_turn") for look in looks)
+        return was_away and looks[-1].is_ready("in_turn") and looks[-1].machine.stubs["in_turn"]
+
+    eventually(is_back)
+    said = {finding.name: finding for finding in judge(reader.observation(looks))[0]}
+    assert said["stub_dead"].figure == "0 of 1 processes live"
+    assert said["counters_reset"].subject == "in_turn"
+
+
+def test_memory_that_ran_out_is_in_the_log(server, examine):
+    write(server.repository / "large", f'name: "large"\nbackend: "python"\n{TENSORS}', TOO_LARGE)
+    with pytest.raises(urllib.error.HTTPError):
+        post(server, "models/large/load")
+    said = found(examine(0.5))
+    assert "no 8 GiB left" in said["out_of_memory"]["figure"]
+    assert "no 8 GiB left" in said["model_failed_to_load"]["figure"]

@@ -13,6 +13,7 @@ from engines.llmapi.settings import LlmApiParameters
 from engines.parameters import BadParameter
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
+_BUILDER = "llmapi"  # of a tier that holds a Hugging Face model
 # What a launcher (mpirun, srun) above the server leaves. The library starts processes by MPI, which would take itself
 # for one of the launcher's; trtllm-llmapi-launch removes these too. Without a launcher they are somebody's settings.
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
@@ -41,13 +42,16 @@ def model_of(manifest: Manifest, settings: LlmApiParameters) -> str:
     """The folder or the hub's id for LLM. Raises BadParameter for a folder that holds no such model."""
     if settings.model and not Path(settings.model).is_dir():
         return settings.model
+    if not settings.model and manifest.builder != _BUILDER:
+        command = f"python -m scripts.build_engines {manifest.folder.name} --for {_BUILDER}"
+        raise BadParameter(
+            f"{manifest.file}: it was built for {manifest.builder}: "
+            f"run `{command}`, or name a Hugging Face model in the parameter model"
+        )
     weights = manifest.weights_path
     folder = Path(settings.model) if settings.model else weights if weights.is_dir() else weights.parent
     if not (folder / "config.json").is_file():
-        raise BadParameter(
-            f"{folder} holds no Hugging Face model (config.json is missing): "
-            "build the tier of one, or name one in the parameter model"
-        )
+        raise BadParameter(f"{folder} holds no Hugging Face model: config.json is missing")
     _check_tokenizer(folder, manifest)
     return str(folder)
 

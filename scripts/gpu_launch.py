@@ -72,15 +72,14 @@ class Mode:
 
     def gpus_needed(self, engines: Sequence[Engine]) -> int:
         """The least number of GPUs; engines may share one."""
-        if self.engine == TENSORRT_LLM and self.multi_model:
-            return max((engine.ranks() for engine in engines), default=1)
-        return self.world_size
+        return max((engine.ranks() for engine in engines), default=1)
 
     def check(self, engines: Sequence[Engine]) -> None:
         """Refuses engines that don't fit."""
         if self.engine == LLMAPI:
             if self.uses_mpi:
-                served_engines.check_one(engines, self.world_size)
+                alone = "leave --world-size out (each starts its own workers)"
+                served_engines.check_leader(engines, self.world_size, alone)
         elif not self.uses_mpi:
             served_engines.check_alone(engines)
         elif not self.multi_model:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from scripts import gpu_devices, gpu_launch, model_folders, served_engines, shared_memory
+from scripts import gpu_devices, gpu_launch, served_engines, shared_memory
 from scripts.gpu_image import TRITONSERVER, Image
 from scripts.gpu_launch import CONFIG_NAMES, LLMAPI, TENSORRT_LLM, Mode
 from scripts.mpi_server import MpiServer
@@ -63,7 +63,7 @@ def prepare(
         oversubscribe=bool(options.oversubscribe),
     )
     image = Image((options.tritonserver or TRITONSERVER).absolute())
-    engines = served_engines.find(settings.repository, settings.models)
+    engines = _engines(settings, mode)
     shared_memory.remove_stale()
     gpus = mode.world_size
     try:
@@ -84,15 +84,12 @@ def _gpus_found(mode: Mode, image: Image, settings: Settings, engines: Sequence[
     gpus = gpu_devices.visible()
     gpu_devices.check(gpus, 1)
     image.check(settings.repository, settings.models, settings.config_name, mode.programs)
-    _check_variants(settings, mode, [engine.model for engine in engines])
     mode.check(engines)
     gpu_devices.check(gpus, mode.gpus_needed(engines))
     return gpus
 
 
-def _check_variants(settings: Settings, mode: Mode, engine_models: list[str]) -> None:
-    if mode.engine != LLMAPI:
-        return
-    for model in engine_models:
-        if model_folders.config_file(settings.repository / model, LLMAPI).name == "config.pbtxt":
-            raise Refused(f"{model} has no configs/{LLMAPI}.pbtxt: leave it out by --skip-model={model}")
+def _engines(settings: Settings, mode: Mode) -> list[Engine]:
+    if mode.engine == LLMAPI:
+        return served_engines.find_llmapi(settings.repository, settings.models, CONFIG_NAMES[LLMAPI])
+    return served_engines.find(settings.repository, settings.models)

@@ -7,29 +7,33 @@ engine; an orchestrator that spawns its workers takes no participant_ids, one th
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scripts import model_folders
 from scripts.preflight import Refused
 
 BACKEND = "tensorrtllm"
+_PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size")
 _FOLDERS = ("gpt_model_path", "encoder_model_path")
 
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine model. `participants`: the ranks of MPI that its config gives to each instance."""
+    """An engine model. `participants`: the ranks of MPI that its config gives to each instance. `gpus`: how many one
+    of the LLM API takes, which has no built engine to ask; else 0."""
 
     model: str
     folders: tuple[Path, ...]
     instances: int
     participants: tuple[tuple[int, ...], ...] = ()
+    gpus: int = 0
 
     def ranks(self) -> int:
-        """For how many GPUs the engine was built. Raises Refused if it isn't there, or not whole."""
-        return max((_ranks(self.model, folder) for folder in self.folders), default=1)
+        """How many GPUs the engine is for. Raises Refused if it isn't there, or not whole."""
+        return self.gpus or max((_ranks(self.model, folder) for folder in self.folders), default=1)
 
     def takes_part(self, rank: int) -> bool:
         """Whether the process of that rank computes for this model."""
@@ -37,9 +41,23 @@ class Engine:
 
 
 def find(repository: Path, models: Sequence[str]) -> list[Engine]:
-    """Those of `models` whose config.pbtxt is of the TensorRT-LLM backend, whatever variant of it is served."""
+    """Those of `models` whose config.pbtxt is of the TensorRT-LLM backend."""
     configs = {model: model_folders.config(repository / model, None) for model in models}
     return [_engine(model, config) for model, config in configs.items() if model_folders.backend(config) == BACKEND]
+
+
+def find_llmapi(repository: Path, models: Sequence[str], config_name: str) -> list[Engine]:
+    """The same models as the LLM API serves them, by their variants of that name. Raises Refused where one has none."""
+    engines = []
+    for engine in find(repository, models):
+        if model_folders.config_file(repository / engine.model, config_name).name == "config.pbtxt":
+            missing = f"{engine.model} has no configs/{config_name}.pbtxt"
+            raise Refused(f"{missing}: leave it out by --skip-model={engine.model}")
+        config = model_folders.config(repository / engine.model, config_name)
+        sizes = (model_folders.parameter(config, key) or "1" for key in _PARALLEL)
+        gpus = math.prod(int(size) if size.isdigit() else 1 for size in sizes)  # the model itself refuses what is none
+        engines.append(replace(engine, instances=model_folders.instances(config), gpus=gpus))
+    return engines
 
 
 def _engine(model: str, config: str) -> Engine:
@@ -81,25 +99,21 @@ def check_alone(engines: Sequence[Engine]) -> None:
             raise Refused(f"the engine of {engine.model} is for {engine.ranks()} GPUs: {way}")
 
 
-def check_one(engines: Sequence[Engine], world_size: int) -> None:
-    """Refuses all but one engine model, which is what leader mode and trtllm-llmapi-launch serve."""
+def check_leader(engines: Sequence[Engine], world_size: int, otherwise: str = "use --multi-model") -> None:
+    """Refuses all but one engine model of one instance for exactly so many ranks, which is what leader mode and
+    trtllm-llmapi-launch serve. `otherwise`: how several are served."""
     if len(engines) > 1:
         names = ", ".join(engine.model for engine in engines)
         others = " ".join(f"--skip-model={engine.model}" for engine in engines[1:])
         raise Refused(
             f"--world-size={world_size} spreads one engine, and there are {len(engines)} ({names}): "
-            f"use --multi-model, or leave the others out, as in {others}"
+            f"{otherwise}, or leave the others out, as in {others}"
         )
-
-
-def check_leader(engines: Sequence[Engine], world_size: int) -> None:
-    """Refuses what leader mode can't serve with so many ranks."""
-    check_one(engines, world_size)
     for engine in engines:
         if engine.instances > 1:
             raise Refused(
                 f"{engine.model} has {engine.instances} instances, and --world-size={world_size} serves one: "
-                "make count 1 in its instance_group, or use --multi-model"
+                f"make count 1 in its instance_group, or {otherwise}"
             )
         if engine.ranks() != world_size:
             raise Refused(f"the engine of {engine.model} is for {engine.ranks()} GPUs, --world-size is {world_size}")

@@ -137,7 +137,10 @@ def test_a_server_that_dies_under_trtllm_llmapi_launch_is_noticed_though_the_lau
 
 def add_llmapi_variant(machine: GpuMachine) -> None:
     (machine.repository / "large" / "configs").mkdir()
-    (machine.repository / "large" / "configs" / "llmapi.pbtxt").write_text('name: "large"\nbackend: "python"\n')
+    (machine.repository / "large" / "configs" / "llmapi.pbtxt").write_text(
+        gpu_machine.CONFIG.format(name="large", backend="python", count=1)
+        + gpu_machine.PARAMETER.format("tensor_parallel_size", 2)
+    )
 
 
 def refused(machine: GpuMachine, monkeypatch, capsys, *flags: str) -> str:
@@ -157,8 +160,11 @@ def test_a_machine_without_what_is_needed_is_refused_with_advice(over_two_gpus, 
     assert "the engine of large is for 2 GPUs: --world-size=2 serves it" in say()
     assert "the engine of large is for 2 GPUs, --world-size is 3" in say("--world-size=3")
     assert "large has no configs/llmapi.pbtxt" in say("--engine=llmapi")
+    add_llmapi_variant(over_two_gpus)
+    assert "the engine of large is for 2 GPUs, --world-size is 3" in say("--engine=llmapi", "--world-size=3")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert "2 GPUs are needed and 1 found" in say("--world-size=2")
+    assert "2 GPUs are needed and 1 found" in say("--engine=llmapi")
     (over_two_gpus.folder / "engines" / "large" / "tensorrt_llm" / "rank1.engine").unlink()
     assert "lacks rank1.engine of 2: large was not built to its end" in say("--world-size=2")
     (over_two_gpus.folder / "engines" / "large" / "tensorrt_llm" / "config.json").unlink()

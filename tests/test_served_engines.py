@@ -37,6 +37,19 @@ def test_the_engines_of_this_repository_are_found():
     assert names == {"llama_7b_tensorrt_llm", "tensorrt_llm_large", "tensorrt_llm_small"}
 
 
+def test_the_llm_apis_models_say_themselves_how_many_gpus_they_take(machine):
+    machine.add_engine("large", ranks=8)
+    with pytest.raises(Refused, match=r"large has no configs/llmapi\.pbtxt: leave it out by --skip-model=large"):
+        served_engines.find_llmapi(machine.repository, ["large"], "llmapi")
+    variant = gpu_machine.CONFIG.format(name="large", backend="python", count=1)
+    variant += gpu_machine.PARAMETER.format("tensor_parallel_size", 2)
+    variant += gpu_machine.PARAMETER.format("pipeline_parallel_size", 3)
+    (machine.repository / "large" / "configs").mkdir()
+    (machine.repository / "large" / "configs" / "llmapi.pbtxt").write_text(variant)
+    (large,) = served_engines.find_llmapi(machine.repository, ["large", "text"], "llmapi")
+    assert large.ranks() == 6
+
+
 def test_ranks_are_counted_where_config_json_has_no_world_size(machine):
     engine = machine.add_engine("large", ranks=4)
     (engine / "config.json").write_text('{"pretrained_config": {"mapping": {"tp_size": 2, "pp_size": 2}}}')

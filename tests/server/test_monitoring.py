@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import threading
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import yaml
@@ -17,7 +19,7 @@ from bls.policy_file import SHIPPED
 from tests.server import echo_repository
 from tests.server.clients import answer, control, eventually, generate, is_ready
 from tests.server.prometheus import MONITORING, Prometheus, running_prometheus
-from tests.server.serving import free_ports, running_server
+from tests.server.serving import ROOT, free_ports, running_server
 
 pytestmark = pytest.mark.server
 
@@ -31,8 +33,6 @@ POLICY = (
         '    if prompt.tenant == "nobody":\n        raise KeyError\n    if not prompt.fits(SMALL):',
     )
 )
-# Names of metrics that only TensorRT-LLM and NVIDIA's drivers give.
-GPU_ONLY = re.compile(r"nv_gpu_\w+|nv_trt_llm_general_metrics|kv_cache_block_type=\"reused\"")
 # Alerts that this load gives no cause for.
 QUIET = (
     "ServerDown",
@@ -94,9 +94,14 @@ def rules():
     return [rule for group in groups for rule in group["rules"]]
 
 
-def panels():
+def panels(on_gpus):
+    """The panels of the dashboard that find something on GPUs only, or the others."""
     dashboard = json.loads((MONITORING / "grafana" / "llm_router.json").read_text())
-    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    return [
+        panel
+        for panel in dashboard["panels"]
+        if panel["type"] != "row" and panel["title"].endswith("(GPU only)") == on_gpus
+    ]
 
 
 def load(server):
@@ -119,26 +124,59 @@ def loaded(site):
     return site
 
 
-@pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
-def test_each_query_of_the_dashboard_finds_something(loaded, panel):
-    found = {}
-    for target in panel["targets"]:
-        expression = target["expr"].replace("$__rate_interval", "1m").replace("$__range", "1h")
-        found[expression] = loaded.prometheus.query(expression)
-    if panel["title"].endswith("(GPU only)"):
-        assert GPU_ONLY.search(str(found))
-    else:
-        assert all(found.values()), found
+def found(prometheus, panel):
+    """What each query of a panel gives."""
+    expressions = [target["expr"] for target in panel["targets"]]
+    filled = [text.replace("$__rate_interval", "1m").replace("$__range", "1h") for text in expressions]
+    return {text: prometheus.query(text) for text in filled}
 
 
-def test_each_metric_of_an_alert_exists_with_the_labels_that_it_asks_for(loaded):
-    missing = set()
+def missing(prometheus, is_asked_for):
+    """The alerts' metrics that are not there, or not with the labels that the alert asks for."""
     for rule in rules():
         for name, labels in SELECTOR.findall(rule["expr"]):
             wanted = ",".join(f'{label}!=""' for label in LABEL.findall(labels))
-            if not GPU_ONLY.match(name) and not loaded.prometheus.query(f"{name}{{{wanted}}}"):
-                missing.add((rule["alert"], name, wanted))
-    assert not missing
+            if is_asked_for(name) and not prometheus.query(f"{name}{{{wanted}}}"):
+                yield rule["alert"], name, wanted
+
+
+@pytest.mark.parametrize("panel", panels(on_gpus=False), ids=lambda panel: panel["title"])
+def test_each_query_of_the_dashboard_finds_something(loaded, panel):
+    results = found(loaded.prometheus, panel)
+    assert all(results.values()), results
+
+
+def test_each_metric_of_an_alert_exists_with_the_labels_that_it_asks_for(loaded):
+    assert not set(missing(loaded.prometheus, lambda name: not name.startswith("nv_gpu_")))
+
+
+def test_what_is_only_on_gpus_is_found_on_a_page_as_tensorrt_llm_gives_it(tmp_path):
+    page = (ROOT / "tests" / "data" / "trtllm_metrics.txt").read_bytes()
+    with served(page) as address, running_prometheus(tmp_path, dict.fromkeys(("triton", "readiness"), address)) as gpus:
+        gpus.scraped(2)
+        for panel in panels(on_gpus=True):
+            results = found(gpus, panel)
+            assert all(results.values()), results
+        assert not set(missing(gpus, lambda name: name.startswith(("nv_gpu_", "nv_trt_llm_"))))
+
+
+@contextmanager
+def served(page):
+    """The address of a server that answers everything with this page."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, *args):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
 
 
 @pytest.mark.parametrize("alert", QUIET)

@@ -35,6 +35,7 @@ from engines.tensorrt_llm.commands import EXAMPLES
 from engines.tensorrt_llm.flags import BadCommand
 from engines.tensorrt_llm.machine import BadMachine
 from scripts import gpu_engines
+from scripts.printing import print_all
 from scripts.progress import Progress
 
 ENGINES = (*TIERS, CLASSIFIER)
@@ -82,7 +83,7 @@ def _build_for_gpus(built: Path, tier: str, wishes: argparse.Namespace, progress
     spec = gpu_engines.spec_of(tier, specs.load()[tier], wishes.source)
     plan = Plan(built, tier, spec, wishes.builder, wishes.examples.absolute(), wishes.engine)
     if wishes.dry_run:
-        print(gpu_engines.dry_run(plan, progress, wishes.source))
+        print_all(gpu_engines.dry_run(plan, progress, wishes.source))
         return
     progress.step(f"engine {tier}", spec.model)
     engine = gpu_engines.build_tier(plan, progress, wishes.force)
@@ -100,7 +101,7 @@ def _build_classifier(built: Path, wishes: argparse.Namespace, progress: Progres
 
 def _explain(text: str) -> int:
     explanation, all_known = gpu_engines.explain(sys.stdin.read() if text == "-" else text)
-    print(explanation)
+    print_all(explanation)
     return 0 if all_known else 1
 
 

@@ -11,7 +11,7 @@ config.json. After these and --llama-7b, which loads the large engine, also: inp
 concurrent (requests), instances, gpus (0,1;2,3: two instances of two GPUs). Without --gpu nvidia-smi is asked. Nothing
 is loaded: this is arithmetic, with 20 % of each GPU left free.
 
-Exit status: 0 it fits; 1 it doesn't, and what would; 2 it could not be tried.
+Exit status: 0 it fits; 1 it doesn't, and what would; 2 it could not be tried, 130 stopped.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from engines.gpu_memory.sizes import GIB, RUNTIMES
 from engines.gpu_memory.wish import BadWish, Gpu, Wish
 from engines.gpu_memory.wish_keys import Keys
 from scripts import plan_check, plan_report
+from scripts.printing import print_all
 
 REPOSITORY = Path(__file__).resolve().parent.parent / "model_repository"
 FLAGS = {SMALL: "--small", LARGE: "--large", LLAMA_7B: "--llama-7b"}
@@ -51,7 +52,9 @@ def main(arguments: Sequence[str] | None = None, repository: Path = REPOSITORY) 
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(json.dumps(report) if options.json else plan_report.for_people(report, FLAGS))
+    except KeyboardInterrupt:
+        return 130
+    print_all(json.dumps(report) if options.json else plan_report.for_people(report, FLAGS))
     return 0 if report["fits"] else 1
 
 
@@ -107,10 +110,18 @@ def _found() -> list[Gpu]:
     try:
         output = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
         rows = [line.split(", ") for line in output.splitlines() if line.strip()]
-        return [Gpu(name, int(mib) * 2**20, float(cap) >= 8.9) for name, mib, cap in rows]
+        found = [Gpu(name, int(mib) * 2**20, _capability(capability)) for name, mib, capability in rows]
     except (OSError, subprocess.SubprocessError, ValueError):
+        found = []
+    if not found:
         names = ", ".join(known.GPUS)
-        raise ValueError(f"nvidia-smi shows no GPU here: name one with --gpu, such as {names}, or its GiB") from None
+        raise ValueError(f"nvidia-smi shows no GPU here: name one with --gpu, such as {names}, or its GiB")
+    return found
+
+
+def _capability(text: str) -> tuple[int, int]:
+    major, minor = text.split(".")
+    return int(major), int(minor)
 
 
 def _share(text: str) -> Fraction:

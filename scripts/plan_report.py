@@ -165,12 +165,16 @@ def _table(report: Report) -> str:
         ("KV blocks", [f"{model['kv_blocks']:,}" for model in report["models"]]),
         ("a request", [f"{m['input_tokens']:,} + {m['output_tokens']:,} tokens" for m in report["models"]]),
         ("in the cache", [f"{model['requests_in_cache']:,} requests" for model in report["models"]]),
-        ("at once", [f"{m['requests_at_once']:,} of {m['concurrent']:,} expected" for m in report["models"]]),
+        ("at once", [f"{m['requests_at_once']:,}; expected {m['concurrent']:,}" for m in report["models"]]),
         ("KV fraction", [f"{model[FRACTION]:.2f}" for model in report["models"]]),
-        ("without the cap", ["{:,} to {:,}".format(*model["tokens_without_cap"]) for model in report["models"]]),
+        ("without the cap", [_range(*model["tokens_without_cap"]) for model in report["models"]]),
     ]
     width = 2 + max(len(cell) for _, cells in rows for cell in cells)
     return "\n".join((f"{name:<20}" + "".join(f"{cell:<{width}}" for cell in cells)).rstrip() for name, cells in rows)
+
+
+def _range(least: int, most: int) -> str:
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def _file(model: Report) -> str:

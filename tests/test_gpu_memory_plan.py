@@ -39,7 +39,7 @@ def cases(draw):
         keys = {
             "source": draw(st.sampled_from(MODELS)),
             "tp_size": draw(st.sampled_from([size for size in (1, 2, 4) if size <= count])),
-            "quantisation": draw(st.sampled_from(["none", "fp8", "int4_awq"])),
+            "quantisation": draw(st.sampled_from(["none", "fp8", "int4_weight_only"])),
             "max_batch_size": draw(st.sampled_from([8, 64])),
             "max_num_tokens": draw(st.sampled_from([2048, 8192])),
             "concurrent": draw(st.integers(1, 8)),
@@ -128,6 +128,21 @@ def test_a_change_of_an_engine_holds_for_every_model_that_loads_it():
     assert not any("quantisation" in keys for change in found for keys in [change.get("static", {})])
 
 
+def test_awq_is_not_proposed_where_its_blocks_cannot_be_cut():
+    found = changes(Case(gpus(70, 70), (wish("large", "Qwen2.5-72B", gpus=2, tp_size=2),)))
+    assert found and not any(keys.get("quantisation") == "int4_awq" for change in found for keys in change.values())
+
+
+def test_a_model_that_has_another_gpu_for_itself_is_sent_there():
+    pair = (wish("small", "Qwen2.5-7B", gpus=2), wish("large", "Llama-3.1-8B", gpus=2))
+    assert changes(Case(gpus(39.3, 39.3), pair))[:1] == [{"large": {"gpus": "1"}}]
+
+
+def test_a_batch_far_beyond_the_gpu_is_made_smaller():
+    found = changes(Case(gpus(44.3), (wish("large", "Qwen2.5-7B", max_batch_size=4096, max_num_tokens=8192),)))
+    assert {"large": {"max_batch_size": 128, "concurrent": 128}} in found
+
+
 def test_models_share_what_is_left_in_proportion_to_what_they_need():
     found = plan(Case(gpus(80), (wish("one", concurrent=20), wish("two", concurrent=40))))
     assert found.engines[1].kv_tokens == pytest.approx(2 * found.engines[0].kv_tokens, abs=64)
@@ -162,12 +177,16 @@ def test_a_model_on_two_gpus_is_bounded_by_the_fuller_one():
         ({"concurrent": 65}, "concurrent is 65 for each instance; max_batch_size is 64"),
         (
             {"tp_size": 8, "gpus": 8},
-            "tp_size is 8; it must divide the model's heads, which are 12 attention heads and 2",
+            "tp_size is 8; the model's 12 attention heads and 2 key-value heads can be shared by 1, 2, 4, 6, 12 GPUs",
         ),
         ({"pp_size": 40, "gpus": 40}, "pp_size is 40; the model has 28 layers"),
         ({"max_seq_len": 65_536}, "max_seq_len is 65536; the model's context is 32768 tokens"),
         ({"tp_size": 2}, "tp_size x pp_size is 2; there are 1 GPUs"),
         ({"instances": 65}, "instances is 65; at most 64"),
+        (
+            {"quantisation": "int4_awq", "tp_size": 4, "gpus": 4},
+            r"intermediate_size \(8960\) can't be cut into blocks of 128",
+        ),
         ({"runtime": LLMAPI, "instances": 2}, "instances is 2; by the LLM API a model here has one"),
     ],
 )
@@ -180,6 +199,14 @@ def test_fp8_is_refused_on_a_gpu_that_cannot_compute_it():
     with pytest.raises(BadWish, match="small is in fp8, which A100-80GB can't compute"):
         Case((known.gpu("A100-80GB"),), (wish(quantisation="fp8"),))
     plan(Case((known.gpu("H100-80GB"),), (wish(quantisation="fp8"),)))
+
+
+def test_integer_weights_are_refused_for_engines_on_data_centre_blackwell_alone():
+    awq = wish(quantisation="int4_awq")
+    with pytest.raises(BadWish, match="small is in int4_awq, which engines for B200 can't be: use fp8"):
+        Case((known.gpu("B200"),), (awq,))
+    for name in ("A10", "H200", "RTX-5090"):
+        plan(Case((known.gpu(name),), (awq,)))
 
 
 def test_eight_bits_of_kv_cache_hold_twice_the_tokens():

@@ -2,7 +2,10 @@
 
 import json
 import re
+import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,7 +79,7 @@ def test_settings_that_depend_on_the_order_of_loading_do_not_pass_the_check(tmp_
     status, table, _ = run(capsys, "--gpu", "L40S", *PAIR, "--check", repository=tmp_path)
     assert status == 1
     faults = table.split("tensorrt_llm_small then tensorrt_llm_large:")[1]
-    assert "tensorrt_llm_large gets no tokens of KV cache, needs 81920" in faults
+    assert "tensorrt_llm_large gets no tokens of KV cache, needs 81,920" in faults
     assert "all at once: GPU 0 137% full" in table
 
 
@@ -174,7 +177,11 @@ def test_bad_input_is_one_line_and_status_2(capsys, arguments, message):
     assert message in error and error.count("\n") == 1
 
 
-def test_without_a_gpu_here_and_without_a_name_it_asks_for_one(capsys, monkeypatch, tmp_path):
+@pytest.mark.parametrize("says", ["", "exit 9", "echo", "echo '[N/A], [N/A], [N/A]'"])
+def test_without_a_gpu_here_and_without_a_name_it_asks_for_one(capsys, monkeypatch, tmp_path, says):
+    if says:
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{says}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     status, _, error = run(capsys)
     assert status == 2
@@ -186,10 +193,34 @@ def test_this_machines_gpus_are_those_of_nvidia_smi(capsys, monkeypatch, tmp_pat
     stand_in.write_text("#!/bin/sh\necho 'NVIDIA L40S, 46068, 8.9'\necho 'NVIDIA A40, 46068, 8.6'\n")
     stand_in.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert [(gpu.name, gpu.memory, gpu.has_fp8) for gpu in plan._gpus(None)] == [
-        ("NVIDIA L40S", 46068 * 2**20, True),
-        ("NVIDIA A40", 46068 * 2**20, False),
+    assert [(gpu.name, gpu.memory, gpu.capability) for gpu in plan._gpus(None)] == [
+        ("NVIDIA L40S", 46068 * 2**20, (8, 9)),
+        ("NVIDIA A40", 46068 * 2**20, (8, 6)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [
+        ("hf:Qwen/Qwen2.5-7B-Instruct", "16 bits"),
+        ("hf:Qwen/Qwen2.5-7B-Instruct-AWQ", "int4_awq"),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "int4_gptq"),
+        ("qwen2.5-7b-fp8", "fp8"),
+    ],
+)
+def test_a_name_of_the_hub_says_how_the_model_was_saved(capsys, name, weights):
+    arguments = ("--gpu", "48", "--small", "none", "--large", f"model={name}")
+    (model,) = json.loads(run(capsys, *arguments, "--json")[1])["models"]
+    assert (model["weights"], model["parameters"]) == (weights, 7_615_616_512)
+    if weights != "16 bits":
+        error = run(capsys, *arguments, "quantisation=fp8")[2]
+        assert error == f"error: --large: quantisation is fp8; the model was saved in {weights} already\n"
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    plan_command = f"{shlex.quote(sys.executable)} -m scripts.plan --gpu L40S | true; echo ${{PIPESTATUS[0]}}"
+    ran = subprocess.run(["bash", "-c", plan_command], cwd=REPOSITORY.parent, capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("0\n", "")
 
 
 def test_a_model_in_a_folder_is_read_from_its_config(capsys, tmp_path):

@@ -119,8 +119,14 @@ def test_a_program_that_ends_well_but_wrote_too_little_is_found_out(world, capsy
     ("spec", "message"),
     [
         ({"max_seq_len": 40000}, "max_seq_len is 40000; the model's context is 32768 tokens"),
-        ({"tp_size": 5}, "tp_size is 5; it must divide the model's 12 attention heads"),
-        ({"tp_size": 3}, "tp_size is 3; the model's 2 key-value heads can't be shared so"),
+        (
+            {"tp_size": 5},
+            "tp_size is 5; the model's 12 attention heads and 2 key-value heads can be shared by 1, 2, 4, 6",
+        ),
+        (
+            {"tp_size": 3},
+            "tp_size is 3; the model's 12 attention heads and 2 key-value heads can be shared by 1, 2, 4, 6",
+        ),
         ({"pp_size": 29}, "pp_size is 29; the model has 28 layers"),
         ({"quantisation": "int4_awq", "tp_size": 4}, "the model's intermediate_size (8960) can't be cut into blocks"),
         ({"model": "no/such/folder"}, "no/such/folder is neither hf:owner/repo nor a folder with config.json"),

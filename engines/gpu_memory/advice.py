@@ -11,8 +11,10 @@ from engines.gpu_memory.sizes import TENSORRT
 from engines.gpu_memory.wish import BadWish, Wish
 from engines.gpu_memory.wish_keys import SPEC_KEYS, Keys, changed
 from engines.tensorrt_llm.spec import BadGpuSpec
+from engines.tensorrt_llm.suitability import has_fp8
 
 TP_SIZES = (2, 4, 8, 16)
+SMALLEST_BATCH = 64  # requests; the max_batch_size of the tiers' config.pbtxt
 SMALLEST_ITERATION = 2048  # tokens; a long prompt in smaller pieces is slow, and trtllm-bench goes no lower either
 
 
@@ -80,6 +82,8 @@ def _is_first_of_its_engine(case: Case, wish: Wish) -> bool:
 def _ladders(case: Case, wish: Wish) -> Iterator[list[Keys]]:
     """Of each kind of change its steps, the mildest first."""
     spec = wish.spec
+    if len(wish.gpus) == 1:
+        yield _places(wish, len(case.gpus))
     if _is_first_of_its_engine(case, wish):
         yield [
             {"max_num_tokens": n} for n in _halves(spec.max_num_tokens, max(SMALLEST_ITERATION, spec.max_batch_size))
@@ -88,14 +92,28 @@ def _ladders(case: Case, wish: Wish) -> Iterator[list[Keys]]:
         yield _four_bits(wish)
         yield [{"tp_size": tp} for tp in TP_SIZES if tp > spec.tp_size and tp * spec.pp_size <= len(case.gpus)]
         yield [{"max_seq_len": n} for n in _halves(spec.max_seq_len, wish.input_tokens + wish.output_tokens)]
+        yield [_batch(wish, n) for n in _halves(spec.max_batch_size, SMALLEST_BATCH)]
     yield [{"instances": n} for n in range(len(wish.gpus) - 1, 0, -1)]
     yield [{"concurrent": n} for n in _halves(wish.concurrent, 1)]
+
+
+def _places(wish: Wish, gpus: int) -> list[Keys]:
+    """Other GPUs for a model of one instance."""
+    size = wish.spec.world_size
+    groups = [tuple(range(first, first + size)) for first in range(0, gpus - size + 1, size)]
+    return [{"gpus": ",".join(map(str, group))} for group in groups if group != wish.gpus[0]]
+
+
+def _batch(wish: Wish, size: int) -> Keys:
+    """A smaller max_batch_size, with as many requests as it allows."""
+    most = size * len(wish.gpus)
+    return {"max_batch_size": size} | ({"concurrent": most} if most < wish.concurrent else {})
 
 
 def _eight_bits(case: Case, wish: Wish) -> list[Keys]:
     if wish.quantisation != "none":
         return []
-    if all(gpu.has_fp8 for gpu in case.gpus):
+    if all(has_fp8(gpu.capability) for gpu in case.gpus):
         return [{"quantisation": "fp8"}, {"quantisation": "fp8", "kv_cache_dtype": "fp8"}]
     return [{"quantisation": "int8_weight_only"}] if wish.runtime == TENSORRT else []
 
@@ -118,12 +136,15 @@ def _together(case: Case) -> Iterator[dict[str, Keys]]:
 
 def _cut(case: Case, wish: Wish, number: int) -> Keys:
     if number in (2, 3, 4):
-        return {"concurrent": max(1, wish.concurrent >> (number - 1))}
+        kept = min(wish.concurrent, SMALLEST_BATCH * len(wish.gpus))
+        return {"concurrent": max(1, kept >> (number - 1))}
     if not _is_first_of_its_engine(case, wish):
         return {}
     if number == 0:
-        tokens = max(SMALLEST_ITERATION, wish.spec.max_batch_size)
-        return {"max_num_tokens": tokens} if tokens < wish.spec.max_num_tokens else {}
+        batch = min(SMALLEST_BATCH, wish.spec.max_batch_size)
+        tokens = max(SMALLEST_ITERATION, batch)
+        fewer = {"max_num_tokens": tokens} if tokens < wish.spec.max_num_tokens else {}
+        return {**fewer, **(_batch(wish, batch) if batch < wish.spec.max_batch_size else {})}
     step = _eight_bits(case, wish)[-1:] if number == 1 else _four_bits(wish)
     return {"kv_cache_dtype": "auto", **step[0]} if step else {}
 

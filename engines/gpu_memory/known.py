@@ -15,33 +15,35 @@ from engines.gpu_memory.wish import Gpu
 from engines.specs import tomllib
 
 MODELS = Path(__file__).parent / "models.toml"
+# How a model of the hub is quantised that is named so.
+_SAVED = {"-awq": "int4_awq", "-gptq-int4": "int4_gptq", "-fp8": "fp8"}
 _WORDS = re.compile(r"-(instruct|chat|it|base|hf)(?=-|$)|^meta-")
 
-# GiB as CUDA reports them ("GPU 0 has a total capacity of ..."), rounded down, and whether it computes in fp8.
+# GiB as CUDA reports them ("GPU 0 has a total capacity of ..."), rounded down, and the compute capability.
 GPUS = {
-    "A10": (21.9, False),
-    "L4": (22.0, True),
-    "RTX-3090": (23.5, False),
-    "RTX-4090": (23.5, True),
-    "RTX-5090": (31.3, True),
-    "A100-40GB": (39.3, False),
-    "A40": (44.3, False),
-    "L40S": (44.3, True),
-    "RTX-A6000": (47.4, False),
-    "RTX-6000-Ada": (47.4, True),
-    "A100-80GB": (79.1, False),
-    "H100-80GB": (79.1, True),
-    "H100-NVL": (93.0, True),
-    "H200": (139.8, True),
-    "B200": (178.3, True),
+    "A10": (21.9, (8, 6)),
+    "L4": (22.0, (8, 9)),
+    "RTX-3090": (23.5, (8, 6)),
+    "RTX-4090": (23.5, (8, 9)),
+    "RTX-5090": (31.3, (12, 0)),
+    "A100-40GB": (39.3, (8, 0)),
+    "A40": (44.3, (8, 6)),
+    "L40S": (44.3, (8, 9)),
+    "RTX-A6000": (47.4, (8, 6)),
+    "RTX-6000-Ada": (47.4, (8, 9)),
+    "A100-80GB": (79.1, (8, 0)),
+    "H100-80GB": (79.1, (9, 0)),
+    "H100-NVL": (93.0, (9, 0)),
+    "H200": (139.8, (9, 0)),
+    "B200": (178.3, (10, 0)),
 }
 
 
 def gpu(name: str) -> Gpu:
     """By a name of GPUS or, if `name` is a number, of so many GiB. Raises BadModel."""
-    for known, (gib, has_fp8) in GPUS.items():
+    for known, (gib, capability) in GPUS.items():
         if known.lower() == name.lower():
-            return Gpu(known, int(gib * GIB), has_fp8)
+            return Gpu(known, int(gib * GIB), capability)
     if not re.fullmatch(r"\d{1,4}(\.\d+)?", name) or float(name) < 1:
         raise BadModel(f"GPU {name!r} isn't known; known: {', '.join(GPUS)}, or its memory in GiB, such as 79.1")
     return Gpu(name, int(float(name) * GIB))
@@ -51,7 +53,7 @@ def model(source: str) -> tuple[Shape, str]:
     """The shape of `source`, and how its weights are quantised already ("none" if they aren't).
 
     `source` is a folder with a config.json, such a file, or a name of models.toml, as specs.toml writes it
-    ("hf:owner/repo") or bare. Raises BadModel.
+    ("hf:owner/repo") or bare, with an ending of a quantised model or without. Raises BadModel.
     """
     path = Path(source)
     file = path / "config.json" if path.is_dir() else path
@@ -59,9 +61,11 @@ def model(source: str) -> tuple[Shape, str]:
         return _read(str(file), _json(file), file.parent)
     known = _known()
     wanted = _plain(source.removeprefix("hf:"))
+    ending = next((ending for ending in _SAVED if wanted.endswith(ending)), "")
     for name, config in known.items():
-        if name.lower() == wanted:
-            return _read(name, config, None)
+        if name.lower() == wanted.removesuffix(ending):
+            shape, saved = _read(name, config, None)
+            return shape, _SAVED.get(ending, saved)
     near = get_close_matches(wanted, [name.lower() for name in known], 3, 0.5)
     hint = f"; near: {', '.join(near)}" if near else ""
     raise BadModel(f"model {source!r} isn't known by name{hint}; give a folder with its config.json")

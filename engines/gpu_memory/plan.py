@@ -14,6 +14,7 @@ from math import ceil, floor
 from engines.gpu_memory.sizes import GIB
 from engines.gpu_memory.wish import BadWish, Gpu, Wish
 from engines.tensorrt_llm.spec import TOKENS_PER_BLOCK
+from engines.tensorrt_llm.suitability import has_fp8, has_integer_weights
 
 HEAD_ROOM = Fraction(1, 5)
 
@@ -43,9 +44,13 @@ class Case:
             for number in wish.used_gpus:
                 if number >= len(self.gpus):
                     raise BadWish(f"{wish.model} is to run on GPU {number}; there are {len(self.gpus)}, counted from 0")
-                if wish.is_fp8 and not self.gpus[number].has_fp8:
-                    name = self.gpus[number].name
-                    raise BadWish(f"{wish.model} is in fp8, which {name} can't compute: Ada, Hopper and later can")
+                gpu = self.gpus[number]
+                if wish.is_fp8 and not has_fp8(gpu.capability):
+                    raise BadWish(f"{wish.model} is in fp8, which {gpu.name} can't compute: Ada, Hopper and later can")
+                if wish.is_integer and not has_integer_weights(gpu.capability):
+                    raise BadWish(
+                        f"{wish.model} is in {wish.quantisation}, which engines for {gpu.name} can't be: use fp8"
+                    )
 
     def usable(self, gpu: int) -> int:
         """Bytes that the wishes may take of a GPU."""

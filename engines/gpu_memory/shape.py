@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from engines.gpu_memory.families import FAMILIES, HEAD_DIMS
+from engines.tensorrt_llm.suitability import ROPE_WITHIN, Dimensions
 
 MAX_LAYERS = 1000  # the longest known model has 126
 MAX_ROPE_FACTOR = 1000
-# Kinds of rope_scaling whose factor is in max_position_embeddings already.
-ROPE_WITHIN = ("su", "longrope", "llama3")
 
 
 class BadModel(ValueError):
@@ -64,6 +63,12 @@ class Shape:
     layers: tuple[Layer, ...]
     final_norm: int
     context: int | None
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """Of a mixture no widths: each expert has its own."""
+        widths = {} if self.active_experts else {"hidden_size": self.hidden, "intermediate_size": self.active_width}
+        return Dimensions(len(self.layers), self.heads, self.kv_heads, self.context, widths)
 
     @property
     def embedding(self) -> int:

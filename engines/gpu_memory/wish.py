@@ -10,6 +10,7 @@ from engines.gpu_memory import sizes
 from engines.gpu_memory.shape import Shape
 from engines.gpu_memory.sizes import Parts
 from engines.tensorrt_llm.spec import TOKENS_PER_BLOCK, GpuSpec
+from engines.tensorrt_llm.suitability import Capability, unsuited
 
 
 class BadWish(ValueError):
@@ -22,7 +23,7 @@ class Gpu:
 
     name: str
     memory: int
-    has_fp8: bool = True
+    capability: Capability = (9, 0)
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Wish:
     gpus: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
-        tp, longest = self.spec.tp_size, self.spec.max_seq_len
+        longest = self.spec.max_seq_len
         if self.input_tokens > self.spec.longest_input:
             raise BadWish(f"input is {self.input_tokens} tokens; max_input_len is {self.spec.longest_input}")
         if self.input_tokens + self.output_tokens > longest:
@@ -55,18 +56,15 @@ class Wish:
         if self.each_concurrent > self.spec.max_batch_size:
             text = f"concurrent is {self.each_concurrent} for each instance"
             raise BadWish(f"{text}; max_batch_size is {self.spec.max_batch_size}: more would wait in the queue")
-        if self.shape.heads % tp or (self.shape.kv_heads % tp and tp % self.shape.kv_heads):
-            heads = f"{self.shape.heads} attention heads and {self.shape.kv_heads} key-value heads"
-            raise BadWish(f"tp_size is {tp}; it must divide the model's heads, which are {heads}")
-        if self.spec.pp_size > len(self.shape.layers):
-            raise BadWish(f"pp_size is {self.spec.pp_size}; the model has {len(self.shape.layers)} layers")
-        if self.shape.context is not None and longest > self.shape.context:
-            raise BadWish(f"max_seq_len is {longest}; the model's context is {self.shape.context} tokens")
+        found = unsuited(self.spec, self.shape.dimensions)
+        if found:
+            raise BadWish(found)
         if self.runtime == sizes.LLMAPI and len(self.gpus) > 1:
             raise BadWish(f"instances is {len(self.gpus)}; by the LLM API a model here has one")
         for instance in self.gpus:
             if len(set(instance)) != len(instance) or len(instance) != self.spec.world_size:
-                raise BadWish(f"gpus of an instance are {instance}; it needs {self.spec.world_size} different ones")
+                given = ",".join(map(str, instance))
+                raise BadWish(f"gpus of an instance are {given}; it needs {self.spec.world_size} different ones")
 
     @property
     def each_concurrent(self) -> int:
@@ -102,6 +100,11 @@ class Wish:
     @property
     def is_fp8(self) -> bool:
         return "fp8" in (self.quantisation, self.spec.kv_cache_dtype)
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether an engine is to have integer weights."""
+        return self.runtime == sizes.TENSORRT and self.quantisation.startswith("int")
 
     @property
     def used_gpus(self) -> list[int]:

@@ -81,13 +81,14 @@ def changed(old: Wish, given: Keys, gpus: int) -> Wish:
     """`old` with other keys, its GPUs given out anew where it takes more or fewer. Raises BadWish, BadGpuSpec."""
     spec = spec_of(given, old.spec)
     instances = int(given.get("instances", len(old.gpus)))
-    moved = spec.world_size != old.spec.world_size or instances != len(old.gpus)
+    moved = "gpus" in given or spec.world_size != old.spec.world_size or instances != len(old.gpus)
+    places = given if "gpus" in given else {"instances": instances}
     return replace(
         old,
         spec=spec,
         quantisation=str(given.get("quantisation", old.quantisation)),
         concurrent=int(given.get("concurrent", old.concurrent)),
-        gpus=_in_turn(spec.world_size, instances, gpus) if moved else old.gpus,
+        gpus=_placed(places, spec.world_size, gpus) if moved else old.gpus,
     )
 
 

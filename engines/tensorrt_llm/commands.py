@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engines.tensorrt_llm import flags
-from engines.tensorrt_llm.model_config import AWQ_BLOCK_SIZE
 from engines.tensorrt_llm.spec import TOKENS_PER_BLOCK, GpuSpec
+from engines.tensorrt_llm.suitability import AWQ_BLOCK_SIZE
 
 EXAMPLES = Path("/app/examples")  # in NVIDIA's images
 _WEIGHT_ONLY = {"int8_weight_only": "int8", "int4_weight_only": "int4"}

@@ -12,12 +12,10 @@ from pathlib import Path
 from engines.tensorrt_llm import flags
 from engines.tensorrt_llm.commands import Command
 from engines.tensorrt_llm.spec import GpuSpec
+from engines.tensorrt_llm.suitability import Capability, has_fp8, has_integer_weights
 
 _ADVICE = "build in NVIDIA's image tritonserver:25.12-trtllm-python-py3, or see the commands by --dry-run"
 _QUERY = ["nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader"]
-_FP8_FROM = (8, 9)  # Ada
-# tensorrt_llm/builder.py refuses whole-number weights on data-centre Blackwell.
-_NO_INTEGERS = ((10, 0), (12, 0))
 
 
 class BadMachine(Exception):
@@ -26,10 +24,10 @@ class BadMachine(Exception):
 
 @dataclass(frozen=True)
 class Gpu:
-    """`capability` is NVIDIA's compute capability: (8, 9) is Ada."""
+    """One GPU of this machine, named as nvidia-smi names it."""
 
     name: str
-    capability: tuple[int, int]
+    capability: Capability
 
 
 @dataclass(frozen=True)
@@ -95,10 +93,9 @@ def _check_gpus(spec: GpuSpec, gpus: Sequence[Gpu]) -> None:
     if not gpus:
         raise BadMachine("there is no GPU (nvidia-smi shows none): build where the engine will run, with --gpus all")
     for gpu in gpus:
-        if spec.quantisation == "fp8" and gpu.capability < _FP8_FROM:
+        if spec.quantisation == "fp8" and not has_fp8(gpu.capability):
             raise BadMachine(f'quantisation is "fp8"; {gpu.name} has no FP8, GPUs have it from Ada and Hopper on')
-        first, end = _NO_INTEGERS
-        if spec.quantisation.startswith("int") and first <= gpu.capability < end:
+        if spec.quantisation.startswith("int") and not has_integer_weights(gpu.capability):
             raise BadMachine(
                 f'quantisation is "{spec.quantisation}"; TensorRT-LLM has none such for {gpu.name}: use fp8'
             )

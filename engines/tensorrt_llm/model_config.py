@@ -8,6 +8,7 @@ from typing import Any
 
 from engines.sources import BadSource
 from engines.tensorrt_llm.spec import GpuSpec
+from engines.tensorrt_llm.suitability import ROPE_WITHIN, Dimensions, unsuited
 
 # model_type: whose convert_checkpoint.py reads it; tensorrt_llm/models/__init__.py of 1.1 has them as engines.
 FAMILIES = {
@@ -19,9 +20,6 @@ FAMILIES = {
     "qwen3": "qwen",
     "qwen3_moe": "qwen",
 }
-AWQ_BLOCK_SIZE = 128  # weights that share one scale
-# Kinds of rope_scaling whose factor doesn't lengthen max_position_embeddings, as in TensorRT-LLM's builder.py.
-_ROPE_WITHIN = ("su", "longrope", "llama3")
 
 
 @dataclass(frozen=True)
@@ -75,27 +73,13 @@ class ModelConfig:
 
     def check(self, spec: GpuSpec) -> None:
         """Raises BadSource if `spec` asks for what the model can't do."""
-        if spec.max_seq_len > self.context_tokens:
-            raise BadSource(f"max_seq_len is {spec.max_seq_len}; the model's context is {self.context_tokens} tokens")
-        if self.heads % spec.tp_size:
-            raise BadSource(f"tp_size is {spec.tp_size}; it must divide the model's {self.heads} attention heads")
-        if self.kv_heads % spec.tp_size and spec.tp_size % self.kv_heads:
-            raise BadSource(
-                f"tp_size is {spec.tp_size}; the model's {self.kv_heads} key-value heads can't be shared so"
-            )
-        if spec.pp_size > self.layers:
-            raise BadSource(f"pp_size is {spec.pp_size}; the model has {self.layers} layers")
+        widths = {"hidden_size": self.hidden_size, "intermediate_size": self.intermediate_size}
+        found = unsuited(spec, Dimensions(self.layers, self.heads, self.kv_heads, self.context_tokens, widths))
+        if found:
+            raise BadSource(found)
         if self.quantised_as and spec.quantisation != "none":
             saved = f'the model is saved quantised ({self.quantised_as}), which takes "none"'
             raise BadSource(f'quantisation is "{spec.quantisation}"; {saved}')
-        if spec.quantisation == "int4_awq":
-            self._check_blocks(spec.tp_size)
-
-    def _check_blocks(self, tp_size: int) -> None:
-        for name, size in (("hidden_size", self.hidden_size), ("intermediate_size", self.intermediate_size)):
-            if size % (tp_size * AWQ_BLOCK_SIZE):
-                blocks = f"{name} ({size}) can't be cut into blocks of {AWQ_BLOCK_SIZE} on {tp_size} GPUs"
-                raise BadSource(f'quantisation is "int4_awq"; the model\'s {blocks}')
 
 
 def family_by_name(name: str) -> str:
@@ -109,5 +93,5 @@ def family_by_name(name: str) -> str:
 def _context_tokens(config: Mapping[str, Any]) -> int:
     longest = int(config["max_position_embeddings"])
     rope = config.get("rope_scaling") or {}
-    kind = rope.get("type", rope.get("rope_type"))
-    return longest if kind in _ROPE_WITHIN else int(longest * float(rope.get("factor", 1)))
+    kind = rope.get("rope_type", rope.get("type"))
+    return longest if kind in ROPE_WITHIN else int(longest * float(rope.get("factor", 1)))

@@ -21,6 +21,7 @@ Exit status: 0 done, 1 not (the last line says why), 2 wrong arguments, 130 stop
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -99,15 +100,16 @@ def _build_classifier(built: Path, wishes: argparse.Namespace, progress: Progres
     progress.done(f"{found.accuracy:.1%} of {found.held_out} held-out prompts are told right")
 
 
-def _explain(text: str) -> int:
+def _explain(words: Sequence[str]) -> int:
+    text = words[0] if len(words) == 1 else shlex.join(words)
     explanation, all_known = gpu_engines.explain(sys.stdin.read() if text == "-" else text)
     print_all(explanation)
     return 0 if all_known else 1
 
 
 def _check(parser: argparse.ArgumentParser, wishes: argparse.Namespace) -> None:
-    if (wishes.explain is None) != bool(wishes.tiers):
-        parser.error("name an engine (small, large, classifier), or a command to --explain")
+    if (wishes.explain is None) != bool(wishes.tiers) or wishes.explain == []:
+        parser.error("name an engine (small, large, classifier), or else a command to --explain")
     if wishes.builder != OPENVINO and CLASSIFIER in wishes.tiers:
         parser.error(f"{CLASSIFIER} is the same on CPUs and GPUs: leave out --for {wishes.builder}")
     if wishes.builder != ENGINE and (wishes.dry_run or wishes.engine):
@@ -136,7 +138,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dry-run", action="store_true", help="print the commands of the build, and run none")
     parser.add_argument("--engine", type=Path, metavar="FOLDER", help="take this engine instead of building one")
     parser.add_argument("--examples", type=Path, default=EXAMPLES, metavar="FOLDER", help=f"default {EXAMPLES}")
-    parser.add_argument("--explain", metavar="COMMAND", help="an older command, or - to read it from the input")
+    older = "all that follows is an older command, in quotes or not; - reads it from the input"
+    parser.add_argument("--explain", nargs=argparse.REMAINDER, metavar="COMMAND", help=older)
     return parser
 
 

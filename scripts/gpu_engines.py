@@ -28,6 +28,8 @@ from scripts.step import StepFailed, run_step
 BUILDERS = (build.ENGINE, build.LLMAPI)
 _PREFIX = re.compile(r"^(\[[^\]]*\]\s*)+")  # of TensorRT-LLM's log: [11/30/2026-03:40:00] [TRT-LLM] [I]
 _ERROR = re.compile(r"\w*(Error|Exception)\b.*:|error:")
+_HERE = """Here `python -m scripts.build_engines small|large --for tensorrt_llm` runs such commands; the model, tp_size,
+precision and sizes stand in engines/specs.toml."""
 _OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemory", re.IGNORECASE)
 
 
@@ -110,7 +112,8 @@ def dry_run(plan: Plan, progress: Progress, source: str | None) -> str:
 def explain(text: str) -> tuple[str, bool]:
     """What became of each flag of older commands, with today's; and whether all flags are known. Raises BadCommand."""
     found = old_commands.explain(text)
-    return "\n\n".join(_explained(each) for each in found), not any(each.has_wrong for each in found)
+    parts = [*(_explained(each) for each in found), _HERE]
+    return "\n\n".join(parts), not any(each.has_wrong for each in found)
 
 
 def _explained(explanation: old_commands.Explanation) -> str:
@@ -118,19 +121,24 @@ def _explained(explanation: old_commands.Explanation) -> str:
     kept = [fate.flag for fate in explanation.fates if not fate.gone and not fate.is_wrong]
     for fate in explanation.fates:
         if fate.is_wrong:
-            lines += [f"  {fate.flag}", *_wrapped(f"unknown: {fate.text}")]
+            lines += [f"  {fate.flag}", *_wrapped(f"left out: {fate.text}")]
         elif fate.gone:
-            since = fate.gone if fate.gone == "deprecated" else f"gone {_since(fate.gone)}"
-            lines += [f"  {fate.flag}", *_wrapped(f"{since}; {fate.text}")]
+            lines += [f"  {fate.flag}", *_wrapped(f"{_since(fate.gone)}; {fate.text}")]
     lines += ["  as before", *_wrapped(", ".join(kept))] if kept else []
     lines += ["", "Today, in TensorRT-LLM 1.1 and 1.2:", *(command.text() for command in explanation.commands)]
     if any(old_commands.MODEL_DIR in command.arguments for command in explanation.commands):
         lines.append(f"# {old_commands.MODEL_DIR}: the folder of the Hugging Face model")
+    if explanation.family_is_guess:
+        lines.append(
+            "# By llama's script, which also reads Mistral and Mixtral: no name here tells the model's family."
+        )
     return "\n".join(lines)
 
 
 def _since(gone: str) -> str:
-    return gone if gone.startswith("by ") else f"since {gone}"
+    if gone.startswith(("deprecated", "changed")):
+        return gone
+    return f"gone {gone}" if gone.startswith("by ") else f"gone since {gone}"
 
 
 def _wrapped(text: str) -> list[str]:

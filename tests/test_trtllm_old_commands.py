@@ -57,7 +57,7 @@ def test_the_articles_command_has_a_successor_that_batches_in_flight():
         ("paged_kv_cache", "deprecated", "--kv_cache_type paged"),
         ("max_output_len", "0.12", "--max_seq_len 2560"),
         ("world_size", "0.9", "--tp_size 2 of convert_checkpoint.py"),
-        ("remove_input_padding", "by 0.10", "--remove_input_padding enable"),
+        ("remove_input_padding", "changed by 0.10", "--remove_input_padding enable"),
         ("max_batch_size", "", "as before"),
     ],
 )
@@ -109,7 +109,7 @@ def test_fp8_of_a_build_script_is_made_by_quantize():
 def test_a_flag_of_the_conversion_that_quantize_lacks_is_not_lost_in_silence():
     text = "python build.py --model_dir m --enable_fp8 --use_parallel_embedding"
     assert fate(text, "use_parallel_embedding").is_wrong
-    assert fate(text, "use_parallel_embedding").text == "left out: quantize.py converts here, and has no such flag"
+    assert fate(text, "use_parallel_embedding").text == "quantize.py converts here, and has no such flag"
 
 
 @pytest.mark.parametrize(
@@ -155,6 +155,43 @@ def test_several_commands_of_a_script_are_explained_one_by_one():
         f"cd TensorRT-LLM && pip install x\npython convert_checkpoint.py --model_dir m --tp_size 2\n{ARTICLE} # build"
     )
     assert [explanation.program for explanation in explain(script)] == ["convert_checkpoint.py", "trtllm-build"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trtllm-build --checkpoint_dir 'a b' \\\n --workers 2",
+        "trtllm-build --checkpoint_dir 'a b' \\ \t\r\n --workers 2",
+        "$ trtllm-build \u2014checkpoint_dir \u2018a b\u2019 \u2013workers=2",
+        "trtllm-build \u2013\u2013checkpoint_dir \u201ca b\u201d -\u2013workers 2",
+        "trtllm-build --checkpoint_dir 'a b' --workers 2 2>&1 | tee build.log",
+        "trtllm-build --checkpoint_dir 'a b' --workers 2 > build.log &",
+        "CUDA_VISIBLE_DEVICES=0 mpirun -n 1 python3 -m tensorrt_llm.commands.build --checkpoint_dir 'a b' --workers 2",
+    ],
+)
+def test_a_command_is_read_as_pages_and_shells_write_it(text):
+    assert not only(text).has_wrong
+    assert today(text) == {"trtllm-build": {"checkpoint_dir": "a b", "workers": 2}}
+
+
+@pytest.mark.parametrize(
+    ("text", "family", "is_guess"),
+    [
+        ("python convert_checkpoint.py --model_dir Qwen2.5-7B", "qwen", False),
+        ("python examples/llama/build.py --model_dir m", "llama", False),
+        ("python examples/gpt/build.py --model_dir m", "llama", True),
+    ],
+)
+def test_the_family_is_told_by_a_name_or_is_said_to_be_a_guess(text, family, is_guess, capsys):
+    assert only(text).commands[0].program == flags.CONVERT[family]
+    assert only(text).family_is_guess is is_guess
+    build_engines.main(["--explain", text])
+    assert ("# By llama's script" in capsys.readouterr().out) is is_guess
+
+
+def test_a_command_may_follow_explain_without_quotes(capsys):
+    assert build_engines.main(["--explain", "trtllm-build", "--output_dir", "a b", "--workers", "2"]) == 0
+    assert "  --output_dir 'a b' \\\n  --workers 2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["", "ls -l", "trtllm-serve model", "trtllm-build 'unclosed", "trtllm-build stray"])
@@ -208,11 +245,11 @@ def test_the_command_prints_what_became_of_each_flag_and_todays_commands(capsys)
 
 def test_an_unknown_flag_fails_the_command(capsys):
     assert build_engines.main(["--explain", "trtllm-build --frobnicate 1"]) == 1
-    assert "--frobnicate 1\n      unknown: not a flag of any version" in capsys.readouterr().out
+    assert "--frobnicate 1\n      left out: not a flag of any version" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [[], ["small", "--explain", "trtllm-build"]])
 def test_either_a_tier_or_a_command_is_named(arguments, capsys):
     with pytest.raises(SystemExit):
         build_engines.main(arguments)
-    assert "name an engine (small, large, classifier), or a command to --explain" in capsys.readouterr().err
+    assert "name an engine (small, large, classifier), or else a command to --explain" in capsys.readouterr().err

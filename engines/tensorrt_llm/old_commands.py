@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
-from engines.tensorrt_llm import flags, old_flags
+from engines.tensorrt_llm import flags, old_flags, shell_text
 from engines.tensorrt_llm.commands import EXAMPLES, Command
 from engines.tensorrt_llm.flags import BadCommand, Flag
 from engines.tensorrt_llm.old_flags import Successor
+from engines.tensorrt_llm.shell_text import Given
 
 # The programs that are read, and to which of today's an unchanged flag goes: the first that takes it.
 _READS = {
@@ -21,30 +20,14 @@ _READS = {
     "convert_checkpoint.py": ("convert",),
     "quantize.py": ("quantize",),
 }
-_NAMED = re.compile(r"--?[A-Za-z][\w-]*")
+_ALIASES = {"tensorrt_llm.commands.build": "trtllm-build"}  # python -m
 MODEL_DIR, CHECKPOINT_DIR, LENGTH = "MODEL_DIR", "tllm_checkpoint", "max_input_len"
 
 
 @dataclass(frozen=True)
-class Given:
-    """A flag as it stands in the command: `name` without dashes, `text` with its values."""
-
-    name: str
-    values: tuple[str, ...]
-
-    @property
-    def value(self) -> str | None:
-        return self.values[0] if self.values else None
-
-    @property
-    def text(self) -> str:
-        return shlex.join([f"--{self.name}", *self.values])
-
-
-@dataclass(frozen=True)
 class Fate:
-    """What became of one flag. `gone` is the version that no longer takes it; `is_wrong` if no version is known to have
-    had it, or not so."""
+    """What became of one flag. `gone` is the version that no longer takes it, "deprecated", or "changed" and a version;
+    `is_wrong` if no version is known to have had it, or not so: then it has no part in today's commands."""
 
     flag: str
     gone: str
@@ -70,11 +53,13 @@ class Today:
 
 @dataclass(frozen=True)
 class Explanation:
-    """`program` as in _READS; `fates` in the order of the command; `commands` are what does the same today."""
+    """`program` as in _READS; `fates` in the order of the command; `commands` are what does the same today, by llama's
+    scripts if the family is a guess."""
 
     program: str
     fates: tuple[Fate, ...]
     commands: tuple[Command, ...]
+    family_is_guess: bool = False
 
     @property
     def has_wrong(self) -> bool:
@@ -84,39 +69,27 @@ class Explanation:
 def explain(text: str) -> list[Explanation]:
     """One of each command of _READS in `text`, a piece of a shell script; others are passed over. Raises BadCommand if
     there is none. What is given as today's commands keeps to the table of flags."""
-    lines = [line for line in re.split(r"\n|&&|;", text.replace("\\\n", " ")) if line.strip()]
-    found = [explanation for line in lines if (explanation := _explain(line)) is not None]
+    found = [explanation for line in shell_text.lines(text) if (explanation := _explain(line)) is not None]
     if not found:
         raise BadCommand(f"a command of {', '.join(_READS)} can be explained; there is none in {text.strip()!r}")
     return found
 
 
 def _explain(line: str) -> Explanation | None:
-    try:
-        words = shlex.split(line, comments=True)
-    except ValueError as error:
-        raise BadCommand(f"{line.strip()!r} is no shell command: {error}") from None
+    words = shell_text.words(line)
     for place, word in enumerate(words):
-        program = word.rpartition("/")[2]
+        program = _ALIASES.get(word, word.rpartition("/")[2])
         if program in _READS:
-            family = "qwen" if "qwen" in word.lower() else "llama"
-            reader = _Reader(program, family, list(_given(words[place + 1 :])))
-            return Explanation(program, tuple(reader.fates()), tuple(reader.commands()))
+            family = _family(word) or _family(line)
+            reader = _Reader(program, family or "llama", list(shell_text.given(program, words[place + 1 :])))
+            fates, commands = tuple(reader.fates()), tuple(reader.commands())
+            converts = any(command.program in flags.CONVERT.values() for command in commands)
+            return Explanation(program, fates, commands, converts and not family)
     return None
 
 
-def _given(words: Sequence[str]) -> Iterator[Given]:
-    name, values = "", list[str]()
-    for word in [*words, ""]:
-        if word and not _NAMED.match(word):
-            if not name:
-                raise BadCommand(f"{word!r} stands before the first flag")
-            values.append(word)
-            continue
-        if name:
-            yield Given(name, tuple(values))
-        head, equals, value = word.partition("=")
-        name, values = head.lstrip("-"), [value] if equals else []
+def _family(text: str) -> str | None:
+    return next((family for family in flags.CONVERT if family in text.lower()), None)
 
 
 class _Reader:
@@ -135,7 +108,7 @@ class _Reader:
         if not self._quantises:
             return found
         lost = set(self._today["convert"].words) - set(self._flags("quantize"))
-        left_out = "left out: quantize.py converts here, and has no such flag"
+        left_out = "quantize.py converts here, and has no such flag"
         return [
             Fate(fate.flag, fate.gone, left_out, is_wrong=True) if given.name in lost else fate
             for given, fate in zip(self._given, found, strict=True)
@@ -161,14 +134,17 @@ class _Reader:
         flag = self._flags(successor.to).get(successor.flag)
         if flag is None:  # of the other family's script
             return
-        program = self._keys[successor.to].rpartition("/")[2]
-        of = "" if program == self._program else f" of {program}"
+        of = self._of(successor.to)
         if flag.kind == "switch":
             self._today[successor.to].put(successor.flag, over=False)
             yield f"--{successor.flag}{of}"
         elif value is not None and _complaint(flag, (value,)) is None:
             self._today[successor.to].put(successor.flag, value, over=not successor.default and not successor.value)
             yield f"--{successor.flag} {value}{of}"
+
+    def _of(self, target: str) -> str:
+        program = self._keys[target].rpartition("/")[2]
+        return "" if program == self._program else f" of {program}"
 
     def _ruled(self, given: Given, successor: Successor) -> str | None:
         if successor.rule == "sum":
@@ -185,7 +161,8 @@ class _Reader:
         values = given.values
         if not values and "enable" in flag.choices:
             self._today[target].put(given.name, "enable", over=False)
-            return Fate(given.text, "by 0.10", f"now --{given.name} enable: it takes a value, enable or disable")
+            now = f"now --{given.name} enable{self._of(target)}"
+            return Fate(given.text, "changed by 0.10", f"{now}: it takes a value, enable or disable")
         complaint = _complaint(flag, values)
         if complaint:
             return Fate(given.text, "", complaint, is_wrong=True)
@@ -241,10 +218,10 @@ def _sum(first: str, second: str | None) -> str | None:
 
 
 def _complaint(flag: Flag, values: Sequence[str]) -> str | None:
-    """What the program would say of the flag with these values."""
+    """What the program would say of the flag with these values, None if nothing."""
     program = flags.Program("", (), {flag.name: flag})
     try:
         program.check([f"--{flag.name}", *values])
     except BadCommand as error:
-        return str(error).partition(": ")[2]
+        return str(error).rpartition(f"argument {'/'.join(flag.names)}: ")[2]
     return None

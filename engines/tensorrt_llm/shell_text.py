@@ -1,0 +1,64 @@
+"""Commands as they stand in scripts and on web pages, taken to pieces: lines, words, flags with their values."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from engines.tensorrt_llm.flags import BadCommand
+
+_NAMED = re.compile(r"--?[A-Za-z][\w-]*")
+_REDIRECTED = re.compile(r"\d?&?>|\||&$")  # 2>&1, | tee: no more of the command
+# What a page makes of a command: dashes and quotes in print, spaces after a backslash at the end of a line.
+_PRINTED_DASHES = re.compile(r"(?<!\S)[-\u2013-\u2015]*[\u2013-\u2015]-?(?=\w)")
+_PRINTED_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
+_CONTINUED = re.compile(r"\\[ \t\r]*\n")
+
+
+@dataclass(frozen=True)
+class Given:
+    """A flag as it stands in the command: `name` without dashes, `text` with its values."""
+
+    name: str
+    values: tuple[str, ...]
+
+    @property
+    def value(self) -> str | None:
+        return self.values[0] if self.values else None
+
+    @property
+    def text(self) -> str:
+        return shlex.join([f"--{self.name}", *self.values])
+
+
+def lines(text: str) -> list[str]:
+    """One command each."""
+    plain = _CONTINUED.sub(" ", _PRINTED_DASHES.sub("--", text.translate(_PRINTED_QUOTES)))
+    return [line for line in re.split(r"\n|&&|;", plain) if line.strip()]
+
+
+def words(line: str) -> list[str]:
+    """As a shell takes them, up to a pipe or a redirection. Raises BadCommand."""
+    try:
+        found = shlex.split(line, comments=True)
+    except ValueError as error:
+        raise BadCommand(f"{line.strip()!r} is no shell command: {error}") from None
+    return list(takewhile(lambda word: not _REDIRECTED.match(word), found))
+
+
+def given(program: str, arguments: Sequence[str]) -> Iterator[Given]:
+    """The flags among the arguments of `program`. Raises BadCommand if a value belongs to none."""
+    name, values = "", list[str]()
+    for word in [*arguments, ""]:
+        if word and not _NAMED.match(word):
+            if not name:
+                raise BadCommand(f"{program}: {word!r} stands before the first flag")
+            values.append(word)
+            continue
+        if name:
+            yield Given(name, tuple(values))
+        head, equals, value = word.partition("=")
+        name, values = head.lstrip("-"), [value] if equals else []

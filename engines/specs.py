@@ -44,7 +44,9 @@ def classifier_source(file: Path = FILE) -> str:
 def _tables(file: Path, needed: tuple[str, ...]) -> dict[str, Any]:
     try:
         tables: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise BadSpec(f"{file}: {error.strerror}") from None
+    except ValueError as error:
         raise BadSpec(f"{file.name}: {error}") from None
     _check_keys(file.name, tables, (*TIERS, CLASSIFIER))
     missing = [name for name in needed if name not in tables]

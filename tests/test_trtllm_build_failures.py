@@ -143,7 +143,12 @@ def test_a_spec_that_does_not_suit_the_model_is_refused_before_anything_runs(wor
     ("config", "message"),
     [
         ({"model_type": "gemma3"}, "Tiny-Chat is a model of the type gemma3; engines can be built of llama, mistral"),
-        ({"num_hidden_layers": None}, "Tiny-Chat: config.json: "),
+        ({"num_hidden_layers": None}, "Tiny-Chat: config.json: num_hidden_layers is missing"),
+        ({"hidden_size": "x"}, "Tiny-Chat: config.json: hidden_size is 'x'; it must be a whole number above 0"),
+        (
+            {"rope_scaling": {"factor": "8"}},
+            "Tiny-Chat: config.json: factor of rope_scaling is '8'; it must be a number",
+        ),
         ({"quantization_config": {"quant_method": "awq"}}, "the model is saved quantised (awq), which takes"),
     ],
 )

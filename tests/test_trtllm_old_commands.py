@@ -179,6 +179,7 @@ def test_a_command_is_read_as_pages_and_shells_write_it(text):
     [
         ("python convert_checkpoint.py --model_dir Qwen2.5-7B", "qwen", False),
         ("python examples/llama/build.py --model_dir m", "llama", False),
+        ("python convert_checkpoint.py --model_dir Mixtral-8x7B", "llama", False),
         ("python examples/gpt/build.py --model_dir m", "llama", True),
     ],
 )

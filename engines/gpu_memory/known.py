@@ -55,10 +55,12 @@ def model(source: str) -> tuple[Shape, str]:
     `source` is a folder with a config.json, such a file, or a name of models.toml, as specs.toml writes it
     ("hf:owner/repo") or bare, with an ending of a quantised model or without. Raises BadModel.
     """
-    path = Path(source)
+    path = Path(source).expanduser()
     file = path / "config.json" if path.is_dir() else path
     if not source.startswith("hf:") and file.is_file():
         return _read(str(file), _json(file), file.parent)
+    if source.startswith(("/", ".", "~")):
+        raise BadModel(f"{source} is neither a folder with a config.json nor such a file")
     known = _known()
     wanted = _plain(source.removeprefix("hf:"))
     ending = next((ending for ending in _SAVED if wanted.endswith(ending)), "")

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from engines.gpu_memory.families import FAMILIES, HEAD_DIMS
-from engines.tensorrt_llm.suitability import ROPE_WITHIN, Dimensions
+from engines.tensorrt_llm.suitability import Dimensions, context_tokens
 
 MAX_LAYERS = 1000  # the longest known model has 126
-MAX_ROPE_FACTOR = 1000
 
 
 class BadModel(ValueError):
@@ -130,14 +129,11 @@ class _Reader:
         )
 
     def _context(self) -> int | None:
-        longest = self._count("max_position_embeddings", 0)
-        rope = self._config.get("rope_scaling") or {}
-        if not isinstance(rope, dict):
-            raise BadModel(f"rope_scaling is {rope!r}; it must be an object")
-        kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor", 1)
-        if kind not in ROPE_WITHIN and isinstance(factor, int | float) and 1 < factor < MAX_ROPE_FACTOR:
-            longest = int(longest * factor)
-        return longest or None
+        positions = self._count("max_position_embeddings", 0)
+        try:
+            return context_tokens(positions, self._config.get("rope_scaling")) or None
+        except ValueError as error:
+            raise BadModel(str(error)) from None
 
     def _kv_heads(self) -> int:
         if not self.is_falcon:

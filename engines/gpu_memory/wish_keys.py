@@ -40,10 +40,12 @@ def parsed(texts: list[str], keys: Sequence[str]) -> dict[str, int | str]:
 def spec_of(given: Keys, spec: GpuSpec | None) -> GpuSpec:
     """`spec` with the keys of it that are given; max_input_len is forgotten where a new max_seq_len leaves it no room.
 
-    Raises BadGpuSpec, as specs.toml does.
+    Raises BadGpuSpec, as specs.toml does; BadWish if there is no model.
     """
     own = {key: value for key, value in given.items() if key in SPEC_KEYS}
     if spec is None:
+        if "model" not in own:
+            raise BadWish("it has no sub-table tensorrt_llm in the specs: give model=..., or none to leave it out")
         return GpuSpec.of(own)
     known = {field.name: getattr(spec, field.name) for field in fields(spec)} | own
     if spec.max_input_len and "max_input_len" not in own and spec.max_input_len >= known["max_seq_len"]:

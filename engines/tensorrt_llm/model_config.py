@@ -8,7 +8,7 @@ from typing import Any
 
 from engines.sources import BadSource
 from engines.tensorrt_llm.spec import GpuSpec
-from engines.tensorrt_llm.suitability import ROPE_WITHIN, Dimensions, unsuited
+from engines.tensorrt_llm.suitability import Dimensions, context_tokens, unsuited
 
 # model_type: whose convert_checkpoint.py reads it; tensorrt_llm/models/__init__.py of 1.1 has them as engines.
 FAMILIES = {
@@ -20,6 +20,7 @@ FAMILIES = {
     "qwen3": "qwen",
     "qwen3_moe": "qwen",
 }
+_NAMES = {"llama": "llama", "mistral": "llama", "mixtral": "llama", "qwen": "qwen"}
 
 
 @dataclass(frozen=True)
@@ -38,22 +39,21 @@ class ModelConfig:
 
     @classmethod
     def of(cls, name: str, config: Mapping[str, Any]) -> ModelConfig:
-        """Raises BadSource."""
+        """Raises BadSource, which names the key."""
         try:
+            heads = _count(config, "num_attention_heads")
             return cls(
                 name=name,
-                kind=str(config["model_type"]),
-                layers=int(config["num_hidden_layers"]),
-                heads=int(config["num_attention_heads"]),
-                kv_heads=int(config.get("num_key_value_heads") or config["num_attention_heads"]),
-                hidden_size=int(config["hidden_size"]),
-                intermediate_size=int(config["intermediate_size"]),
-                context_tokens=_context_tokens(config),
-                quantised_as=str((config.get("quantization_config") or {}).get("quant_method", "")),
+                kind=str(_present(config, "model_type")),
+                layers=_count(config, "num_hidden_layers"),
+                heads=heads,
+                kv_heads=heads if config.get("num_key_value_heads") is None else _count(config, "num_key_value_heads"),
+                hidden_size=_count(config, "hidden_size"),
+                intermediate_size=_count(config, "intermediate_size"),
+                context_tokens=context_tokens(_count(config, "max_position_embeddings"), config.get("rope_scaling")),
+                quantised_as=_quantised_as(config),
             )
-        except KeyError as error:
-            raise BadSource(f"{name} doesn't say its {error.args[0]}") from None
-        except (TypeError, ValueError, AttributeError) as error:
+        except ValueError as error:
             raise BadSource(f"{name}: config.json: {error}") from None
 
     @property
@@ -84,14 +84,33 @@ class ModelConfig:
 
 def family_by_name(name: str) -> str:
     """A guess from the model's name: "Qwen2.5-7B-Instruct" is of the family qwen. Raises BadSource."""
-    for family in dict.fromkeys(FAMILIES.values()):
-        if family in name.lower():
-            return family
-    raise BadSource(f"whose model {name} is can't be told from its name; give a folder with its config.json")
+    family = family_in(name)
+    if family is None:
+        raise BadSource(f"whose model {name} is can't be told from its name; give a folder with its config.json")
+    return family
 
 
-def _context_tokens(config: Mapping[str, Any]) -> int:
-    longest = int(config["max_position_embeddings"])
-    rope = config.get("rope_scaling") or {}
-    kind = rope.get("rope_type", rope.get("type"))
-    return longest if kind in ROPE_WITHIN else int(longest * float(rope.get("factor", 1)))
+def family_in(text: str) -> str | None:
+    """The family that a name in `text` tells, such as that of a folder; None if none does."""
+    return next((family for name, family in _NAMES.items() if name in text.lower()), None)
+
+
+def _present(config: Mapping[str, Any], key: str) -> Any:
+    value = config.get(key)
+    if value is None:
+        raise ValueError(f"{key} is missing")
+    return value
+
+
+def _count(config: Mapping[str, Any], key: str) -> int:
+    value = _present(config, key)
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{key} is {value!r}; it must be a whole number above 0")
+    return value
+
+
+def _quantised_as(config: Mapping[str, Any]) -> str:
+    found = config.get("quantization_config") or {}
+    if not isinstance(found, Mapping):
+        raise ValueError(f"quantization_config is {found!r}; it must be an object")
+    return str(found.get("quant_method", ""))

@@ -10,6 +10,7 @@ from pathlib import Path
 from engines.tensorrt_llm import flags, old_flags, shell_text
 from engines.tensorrt_llm.commands import EXAMPLES, Command
 from engines.tensorrt_llm.flags import BadCommand, Flag
+from engines.tensorrt_llm.model_config import family_in
 from engines.tensorrt_llm.old_flags import Successor
 from engines.tensorrt_llm.shell_text import Given
 
@@ -80,16 +81,12 @@ def _explain(line: str) -> Explanation | None:
     for place, word in enumerate(words):
         program = _ALIASES.get(word, word.rpartition("/")[2])
         if program in _READS:
-            family = _family(word) or _family(line)
+            family = family_in(word) or family_in(line)
             reader = _Reader(program, family or "llama", list(shell_text.given(program, words[place + 1 :])))
             fates, commands = tuple(reader.fates()), tuple(reader.commands())
             converts = any(command.program in flags.CONVERT.values() for command in commands)
             return Explanation(program, fates, commands, converts and not family)
     return None
-
-
-def _family(text: str) -> str | None:
-    return next((family for family in flags.CONVERT if family in text.lower()), None)
 
 
 class _Reader:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from engines.tensorrt_llm.spec import GpuSpec
 
 AWQ_BLOCK_SIZE = 128  # weights that share one scale
 # Kinds of rope_scaling whose factor doesn't lengthen max_position_embeddings, as in TensorRT-LLM's builder.py.
-ROPE_WITHIN = ("su", "longrope", "llama3")
+_ROPE_WITHIN = ("su", "longrope", "llama3")
+_MAX_ROPE_FACTOR = 1000
 
 Capability = tuple[int, int]  # NVIDIA's compute capability: (8, 9) is Ada
 _FP8_FROM: Capability = (8, 9)
@@ -50,6 +52,17 @@ def unsuited(spec: GpuSpec, model: Dimensions) -> str | None:
 
 def _divides(tp: int, model: Dimensions) -> bool:
     return not model.heads % tp and not (model.kv_heads % tp and tp % model.kv_heads)
+
+
+def context_tokens(positions: int, rope_scaling: Any) -> int:
+    """The context of a model whose config.json has max_position_embeddings and rope_scaling so. Raises ValueError."""
+    rope = rope_scaling or {}
+    if not isinstance(rope, Mapping):
+        raise ValueError(f"rope_scaling is {rope!r}; it must be an object")
+    kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor") or 1
+    if not isinstance(factor, int | float) or not 1 <= factor <= _MAX_ROPE_FACTOR:
+        raise ValueError(f"factor of rope_scaling is {factor!r}; it must be a number from 1 to {_MAX_ROPE_FACTOR}")
+    return positions if kind in _ROPE_WITHIN else int(positions * factor)
 
 
 def has_fp8(capability: Capability) -> bool:

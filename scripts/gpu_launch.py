@@ -100,11 +100,8 @@ def start(settings: Settings, image: Installation, mode: Mode, engines: Sequence
     if mode.engine == LLMAPI:
         words += ["-n", str(mode.world_size), *_launched_by_llmapi(command(settings, image, prefix))]
     else:
-        words += [
-            "-n",
-            "1",
-            *command(_spawning(settings, gpus) if mode.spawns and mode.multi_model else settings, image, f"{prefix}0_"),
-        ]
+        first = _spawning(settings, gpus) if mode.multi_model and mode.spawns else settings
+        words += ["-n", "1", *command(first, image, f"{prefix}0_")]
         for rank in range(1, mode.world_size):
             logs.append(settings.log.with_name(f"{settings.log.stem}.rank{rank}{settings.log.suffix}"))
             worker = command(_worker(settings, mode, engines, rank), image, f"{prefix}{rank}_")

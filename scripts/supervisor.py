@@ -72,11 +72,13 @@ class Supervisor:
         """Waits until every model is ready; an exit status if that won't be."""
         waiting, tolerant = set(self.settings.models), self.settings.tolerates_failed_models
         troubles: dict[str, str] = {}  # the last one of each log
+        failed: set[str] = set()
         self._progress.step("loading")
         while waiting or not self._server.is_ready():
             has_ended = self._server.exit_status() is not None  # before its last words are read
             for where, event in self._events():
-                if isinstance(event, Failed):
+                if isinstance(event, Failed) and event.model not in failed:  # the log says it in several lines
+                    failed.add(event.model)
                     self._say(f"error: model {event.model} failed to load{where}: {event.reason}")
                     if where or not tolerant:  # without one of its ranks an engine is never ready
                         return self._give_up(LOAD_FAILED)
@@ -92,7 +94,8 @@ class Supervisor:
             if self._signal(0.2) in self._stop_signals:
                 self._progress.say("stopped")
                 return STOPPED
-        self._progress.done(f"{len(self.settings.models)} models ready")
+        models = set(self.settings.models)
+        self._progress.done(f"{len(models - failed)} of {len(models)} models ready")
         return None
 
     def _loading_status(self, waiting: set[str]) -> str:

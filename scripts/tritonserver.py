@@ -172,10 +172,12 @@ class TritonServer:
         return self._process.poll()
 
     def is_ready(self) -> bool:
-        """Whether the server answers and every model that it was told to load is ready."""
+        """Whether the server answers and every model that it was told to load is ready, or may be missing."""
+        # A model that failed keeps the server from being "ready"; it is "live" once all have been tried.
+        word = "live" if self.settings.tolerates_failed_models else "ready"
         connection = http.client.HTTPConnection(self.settings.local_host, self.settings.http_port, timeout=2)
         try:
-            connection.request("GET", "/v2/health/ready")
+            connection.request("GET", f"/v2/health/{word}")
             return connection.getresponse().status == 200
         except (OSError, http.client.HTTPException):
             return False

@@ -48,7 +48,7 @@ def test_one_gpu_is_served_by_one_process_without_mpirun(machine):
         ]
         server.process.send_signal(signal.SIGTERM)
         assert server.wait() == 0
-    assert "2 models ready" in server.console.read_text()
+    assert "2 of 2 models ready" in server.console.read_text()
 
 
 def test_the_first_rank_drains_before_the_others_end(over_two_gpus):

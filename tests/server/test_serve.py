@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from scripts import processes, shared_memory
-from scripts.model_control import ModelControl
+from scripts.model_control import ControlFailed, ModelControl
 from tests.server.serving import ROOT, Server, launched
 
 pytestmark = pytest.mark.server
@@ -284,7 +284,22 @@ def test_other_flags_reach_tritonserver(serve, repository):
         urllib.request.urlopen(f"{server.http_url}/v2/models/unwanted/ready", timeout=10)
 
 
-def test_serving_on_a_gpu_is_refused_in_one_line():
+def test_where_failed_models_are_tolerated_they_are_named_once_and_the_others_served(serve, repository):
+    server = serve(add_model(repository, "broken", LACKS_A_MODULE), "--exit-on-error=false")
+    assert sleep(server, 0.0) == [0.0]
+    said = server.console.read_text()
+    assert said.count("error: model broken failed to load: ModuleNotFoundError") == 1
+    assert "1 of 2 models ready" in said
+
+
+def test_without_model_control_every_model_is_served_and_stays(serve, repository):
+    server = serve(repository, "--model-control-mode=none", "--rate-limit=execution_count")
+    assert sleep(server, 0.0) == [0.0]
+    with pytest.raises(ControlFailed, match="not allowed"):
+        ModelControl("127.0.0.1", int(server.http_url.rpartition(":")[2])).unload("sleeper", 10)
+
+
+def test_serving_on_a_gpu_is_refused_in_one_line_where_there_is_none():
     found = subprocess.run([ROOT / "scripts" / "serve", "gpu"], capture_output=True, text=True, timeout=60)
     assert (found.returncode, found.stderr.count("\n")) == (2, 1)
 

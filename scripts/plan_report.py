@@ -16,6 +16,8 @@ from engines.tensorrt_llm.spec import TOKENS_PER_BLOCK
 from scripts.plan_check import CAP, FRACTION
 
 Report = dict[str, Any]
+SIXTEEN_BITS = "16 bits"
+_SAVED_SO = "The LLM API quantises nothing: name a model that was saved so, with quantisation none in specs.toml."
 WIDTH = 40  # columns that a GPU's memory is drawn in
 
 
@@ -56,8 +58,8 @@ def _model(wish: Wish, kv_bytes: int) -> Report:
         "runtime": wish.runtime,
         "source": spec.model,
         "parameters": wish.shape.parameters,
-        "weights": wish.quantisation if wish.quantisation != "none" else "16 bits",
-        "kv_cache_dtype": spec.kv_cache_dtype if spec.kv_cache_dtype != "auto" else "16 bits",
+        "weights": wish.quantisation if wish.quantisation != "none" else SIXTEEN_BITS,
+        "kv_cache_dtype": spec.kv_cache_dtype if spec.kv_cache_dtype != "auto" else SIXTEEN_BITS,
         "tp_size": spec.tp_size,
         "pp_size": spec.pp_size,
         "gpus": [list(instance) for instance in wish.gpus],
@@ -113,7 +115,16 @@ def for_people(report: Report, flags: Mapping[str, str]) -> str:
         parts += [_table(report), *(_file(model) for model in report["models"]), _remarks()]
     else:
         parts.append(_shortage(report, flags))
+    if _serves_quantised(report):
+        parts.append(_SAVED_SO)
     return "\n\n".join(parts)
+
+
+def _serves_quantised(report: Report) -> bool:
+    """Whether the LLM API is to serve quantised weights, by the plan or by what is proposed."""
+    proposed = any("quantisation" in keys for change in report.get("would_fit", ()) for keys in change.values())
+    models = [model for model in report["models"] if model["runtime"] == LLMAPI]
+    return bool(models) and (proposed or any(model["weights"] != SIXTEEN_BITS for model in models))
 
 
 def _pictures(report: Report) -> list[str]:

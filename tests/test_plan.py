@@ -123,6 +123,15 @@ def test_a_change_that_is_proposed_can_be_typed(capsys):
     assert run(capsys, *arguments, "tp_size=2", *way[1:])[0] == 0
 
 
+@pytest.mark.parametrize(("gpu", "keys"), [("L40S", "quantisation=fp8"), ("L4", "concurrent=8")])
+def test_the_llm_api_is_said_to_quantise_nothing_where_quantised_weights_are_planned(capsys, gpu, keys):
+    arguments = ("--gpu", gpu, "--small", "none", "--large", keys)
+    remark = "The LLM API quantises nothing: name a model that was saved so"
+    assert remark in run(capsys, *arguments, "--for", "llmapi")[1]
+    assert remark not in run(capsys, *arguments)[1]
+    assert remark not in run(capsys, "--gpu", "L40S", "--small", "none", "--for", "llmapi")[1]
+
+
 def test_the_engine_of_large_is_loaded_once_more_for_each_instance_of_llama_7b(capsys):
     report = json.loads(run(capsys, "--gpu", "H200", *PAIR, "--llama-7b", "instances=2", "--json")[1])
     _, large, static = report["models"]

@@ -21,7 +21,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from engines.gpu_memory.plan import HEAD_ROOM, Case, DoesNotFit, plan
 from engines.gpu_memory.sizes import GIB, RUNTIMES
 from engines.gpu_memory.wish import BadWish, Gpu, Wish
 from engines.gpu_memory.wish_keys import Keys
+from engines.tensorrt_llm.spec import GpuSpec
 from scripts import plan_check, plan_report
 from scripts.printing import print_all
 
@@ -40,15 +41,17 @@ FLAGS = {SMALL: "--small", LARGE: "--large", LLAMA_7B: "--llama-7b"}
 TIER_OF = {SMALL: "small", LARGE: "large", LLAMA_7B: "large"}
 ALL_KEYS = (*wish_keys.SPEC_KEYS, *wish_keys.WISH_KEYS)
 NONE = ["none"]
+Specs = Mapping[str, GpuSpec | None]  # by tier
 
 
 def main(arguments: Sequence[str] | None = None, repository: Path = REPOSITORY) -> int:
     options = _parser().parse_args(arguments)
     try:
         gpus = _gpus(options.gpu)
-        wishes = tuple(_wishes(options, len(gpus), repository))
+        known_specs = {tier: spec.tensorrt_llm for tier, spec in specs.load(options.specs).items()}
+        wishes = tuple(_wishes(options, known_specs, len(gpus), repository))
         case = Case(tuple(gpus), wishes, options.head_room, options.reserve)
-        report = _checked(case, options, repository) if options.check else _planned(case)
+        report = _checked(case, options, repository) if options.check else _planned(case, known_specs)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -58,9 +61,9 @@ def main(arguments: Sequence[str] | None = None, repository: Path = REPOSITORY) 
     return 0 if report["fits"] else 1
 
 
-def _planned(case: Case) -> plan_report.Report:
+def _planned(case: Case, known_specs: Specs) -> plan_report.Report:
     try:
-        return plan_report.of_plan(plan(case))
+        return plan_report.of_plan(plan(case), known_specs)
     except DoesNotFit as shortage:
         return plan_report.of_shortage(case, shortage)
 
@@ -70,8 +73,8 @@ def _checked(case: Case, options: argparse.Namespace, repository: Path) -> plan_
     return plan_check.check(case, settings)
 
 
-def _wishes(options: argparse.Namespace, gpus: int, repository: Path) -> list[Wish]:
-    loaded = {tier: spec.tensorrt_llm for tier, spec in specs.load(options.specs).items()}
+def _wishes(options: argparse.Namespace, known_specs: Specs, gpus: int, repository: Path) -> list[Wish]:
+    loaded = dict(known_specs)
     given = {SMALL: options.small, LARGE: options.large, LLAMA_7B: options.llama_7b}
     found = []
     for model, texts in given.items():

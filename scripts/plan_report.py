@@ -12,7 +12,8 @@ from engines.gpu_memory.loading import Setting, loads
 from engines.gpu_memory.plan import Case, DoesNotFit, EnginePlan, Plan
 from engines.gpu_memory.sizes import GIB, LLMAPI
 from engines.gpu_memory.wish import Wish
-from engines.tensorrt_llm.spec import TOKENS_PER_BLOCK
+from engines.tensorrt_llm.spec import TOKENS_PER_BLOCK, GpuSpec
+from scripts import plan_lines
 from scripts.plan_check import CAP, FRACTION
 
 Report = dict[str, Any]
@@ -21,9 +22,9 @@ _SAVED_SO = "The LLM API quantises nothing: name a model that was saved so, with
 WIDTH = 40  # columns that a GPU's memory is drawn in
 
 
-def of_plan(plan: Plan) -> Report:
-    """All numbers of bytes are a rank's, which is one GPU of one instance."""
-    models = [_model(each.wish, each.kv_bytes) | _settings(plan, each) for each in plan.engines]
+def of_plan(plan: Plan, specs: Mapping[str, GpuSpec | None]) -> Report:
+    """All numbers of bytes are a rank's, which is one GPU of one instance. `specs` are those of specs.toml, by tier."""
+    models = [_model(each.wish, each.kv_bytes) | _settings(plan, each, specs) for each in plan.engines]
     return _frame(plan.case) | {"fits": True, "models": models}
 
 
@@ -74,8 +75,8 @@ def _model(wish: Wish, kv_bytes: int) -> Report:
     }
 
 
-def _settings(plan: Plan, engine: EnginePlan) -> Report:
-    model = engine.wish.model
+def _settings(plan: Plan, engine: EnginePlan, specs: Mapping[str, GpuSpec | None]) -> Report:
+    model, tier = engine.wish.model, engine.wish.engine
     without_caps = loads(plan.case, {each.wish.model: Setting(each.fraction) for each in plan.engines})
     tokens = [load.tokens[model] for load in without_caps]
     return {
@@ -88,22 +89,10 @@ def _settings(plan: Plan, engine: EnginePlan) -> Report:
         "tokens_without_cap": [min(tokens), max(tokens)],
         "file": f"model_repository/{model}/"
         + ("configs/llmapi.pbtxt" if engine.wish.runtime == LLMAPI else "config.pbtxt"),
-        "lines": _lines(plan, engine),
+        "lines": plan_lines.of_config(plan, engine),
+        "specs_table": f"{tier}.tensorrt_llm",
+        "specs_lines": plan_lines.of_specs(engine.wish.spec, specs[tier], engine.wish.runtime),
     }
-
-
-def _lines(plan: Plan, engine: EnginePlan) -> list[str]:
-    instances = engine.wish.gpus
-    spec = engine.wish.spec
-    values = {FRACTION: f"{float(engine.fraction):.2f}", CAP: str(engine.kv_tokens)}
-    if engine.wish.runtime == LLMAPI:  # What a built engine has in it.
-        values |= {"max_batch_size": str(spec.max_batch_size), "max_num_tokens": str(spec.max_num_tokens)}
-        values |= {"tensor_parallel_size": str(spec.tp_size), "pipeline_parallel_size": str(spec.pp_size)}
-        values |= {"kv_cache_dtype": spec.kv_cache_dtype}
-    if len(plan.case.gpus) > 1:
-        values["gpu_device_ids"] = ";".join(",".join(map(str, gpus)) for gpus in instances)
-    lines = [f"instance_group [ {{ count: {len(instances)} kind: KIND_CPU }} ]"] if len(instances) > 1 else []
-    return lines + [f'parameters {{ key: "{key}" value {{ string_value: "{text}" }} }}' for key, text in values.items()]
 
 
 def for_people(report: Report, flags: Mapping[str, str]) -> str:
@@ -112,7 +101,7 @@ def for_people(report: Report, flags: Mapping[str, str]) -> str:
         return _check_table(report)
     parts = _pictures(report)
     if report["fits"]:
-        parts += [_table(report), *(_file(model) for model in report["models"]), _remarks()]
+        parts += [_table(report), *_specs(report), *(_file(model) for model in report["models"]), _remarks()]
     else:
         parts.append(_shortage(report, flags))
     if _serves_quantised(report):
@@ -186,6 +175,12 @@ def _table(report: Report) -> str:
 
 def _range(least: int, most: int) -> str:
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def _specs(report: Report) -> list[str]:
+    """What the engines have to be built of, where specs.toml says something else; an engine of two models once."""
+    tables = {model["specs_table"]: model["specs_lines"] for model in report["models"]}
+    return ["\n".join([f"engines/specs.toml, [{name}]:", *lines]) for name, lines in tables.items() if lines]
 
 
 def _file(model: Report) -> str:

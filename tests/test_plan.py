@@ -44,6 +44,32 @@ def test_every_number_of_the_json_is_in_the_table(capsys):
         assert model["kv_blocks"] * 32 == model["kv_tokens"] == model[plan_check.CAP]
 
 
+def test_the_lines_for_the_specs_make_the_same_plan_without_any_key(tmp_path, capsys):
+    arguments = ("--gpu", "2xH100-80GB", "--small", "none", "--json", "--large")
+    keys = ("model=hf:Qwen/Qwen2.5-14B-Instruct", "tp_size=2", "quantisation=fp8", "max_seq_len=4096")
+    (typed,) = json.loads(run(capsys, *arguments, *keys)[1])["models"]
+    assert typed["specs_lines"][-1] == "# without max_input_len"
+    specs_file = tmp_path / "specs.toml"
+    lines = ["[small]", 'source="a==1"', "[large]", 'source="a==1"', f"[{typed['specs_table']}]", *typed["specs_lines"]]
+    specs_file.write_text("\n".join([*lines, ""]))
+    (again,) = json.loads(run(capsys, *arguments, "--specs", str(specs_file))[1])["models"]
+    assert again["specs_lines"] == []
+    assert again["lines"] == typed["lines"]
+
+
+def test_what_the_specs_say_already_is_not_said_again_and_an_owner_is_asked_for(capsys):
+    assert "engines/specs.toml" not in run(capsys, "--gpu", "H200", "--llama-7b")[1]
+    table = run(capsys, "--gpu", "H200", "--llama-7b", "--large", "model=Llama-3.1-8B", "max_batch_size=128")[1]
+    assert table.count("engines/specs.toml, [large.tensorrt_llm]:\n") == 1
+    assert 'model = "hf:OWNER/REPOSITORY"  # Llama-3.1-8B\nmax_batch_size = 128\n\n' in table
+
+
+def test_the_llm_api_takes_its_sizes_from_its_config_alone(capsys):
+    arguments = ("--gpu", "2xH200", "--small", "none", "--for", "llmapi", "--json", "--large", "tp_size=2")
+    (model,) = json.loads(run(capsys, *arguments, "max_seq_len=16384")[1])["models"]
+    assert model["specs_lines"] == ["max_seq_len = 16384"]
+
+
 def test_a_plan_leaves_a_fifth_of_the_gpu_or_what_one_asks_for(capsys):
     def used(*more):
         report = json.loads(run(capsys, "--gpu", "L40S", *PAIR, "--json", *more)[1])

@@ -18,6 +18,7 @@ IDLE = 0.5  # the share of the hardware's time below which it isn't what holds r
 SATURATED = 0.9
 LITTLE_MEMORY = 0.05
 FULL_SHM = 0.85
+READING_S = 0.45  # within less time the use of a CPU that is shared goes up and down by itself
 SHM_GROWTH = 16 * MIB  # within one observation: a server that warms up takes less
 SHM_HORIZON_S = 3600
 
@@ -177,9 +178,13 @@ def _gpu_use(seen: Observation) -> list[float]:
 
 def _cpu_use(seen: Observation) -> list[float]:
     """The server's own processes where it runs on this machine, else the whole machine it runs on."""
+    looks = [seen.first]
+    for sample in seen.samples:
+        if sample.at_s - looks[-1].at_s >= READING_S:
+            looks.append(sample)
     shares = []
-    for earlier, later in pairwise(seen.samples):
-        if earlier.machine and later.machine and later.at_s > earlier.at_s:
+    for earlier, later in pairwise(looks):
+        if earlier.machine and later.machine:
             seconds = later.machine.cpu_seconds - earlier.machine.cpu_seconds
             # A process that ended takes its seconds with it.
             shares.append(min(1.0, max(0.0, seconds) / (later.at_s - earlier.at_s) / later.machine.cores))

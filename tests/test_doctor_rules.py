@@ -438,6 +438,12 @@ def test_a_use_of_the_cpu_that_swings_under_a_steady_load(shares, said):
         assert "cpu_swings" not in names(working(shares, **pauses)), "a load that comes in waves"
 
 
+def test_looks_that_are_too_close_make_one_reading_of_the_cpu():
+    seen = working([0.9, 0.1] * 10)
+    close = tuple(replace(sample, at_s=sample.at_s / 4) for sample in seen.samples)
+    assert "cpu_swings" in names(seen) and "cpu_swings" not in names(replace(seen, samples=close))
+
+
 # Figures that mislead
 
 

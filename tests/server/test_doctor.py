@@ -230,7 +230,7 @@ def test_a_use_of_the_cpu_that_swings_while_requests_are_there(server, examine):
         meanwhile(lambda _: stream(server, 20, 100), 1),
         tokenizing(server, LONG, 4, lambda: (time.monotonic() - begin) % 1.5 < 0.75),
     ):
-        report = examine(3.0)
+        report = examine(3.5)
     assert found(report)["cpu_swings"]["subject"] == "CPU"
 
 

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None, repository: Path = REPOSITORY) 
         known_specs = {tier: spec.tensorrt_llm for tier, spec in specs.load(options.specs).items()}
         wishes = tuple(_wishes(options, known_specs, len(gpus), repository))
         case = Case(tuple(gpus), wishes, options.head_room, options.reserve)
-        report = _checked(case, options, repository) if options.check else _planned(case, known_specs)
+        report = _checked(case, repository) if options.check else _planned(case, known_specs)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -68,9 +68,8 @@ def _planned(case: Case, known_specs: Specs) -> plan_report.Report:
         return plan_report.of_shortage(case, shortage)
 
 
-def _checked(case: Case, options: argparse.Namespace, repository: Path) -> plan_report.Report:
-    settings = {wish.model: plan_check.settings(repository, wish.model, options.runtime) for wish in case.wishes}
-    return plan_check.check(case, settings)
+def _checked(case: Case, repository: Path) -> plan_report.Report:
+    return plan_check.check(case, {wish.model: plan_check.settings(repository, wish) for wish in case.wishes})
 
 
 def _wishes(options: argparse.Namespace, known_specs: Specs, gpus: int, repository: Path) -> list[Wish]:

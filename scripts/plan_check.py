@@ -11,7 +11,8 @@ from typing import Any
 from engines.gpu_memory import wish_keys
 from engines.gpu_memory.loading import DEFAULT_FRACTION, Load, Setting, loads
 from engines.gpu_memory.plan import Case
-from engines.gpu_memory.sizes import LLMAPI
+from engines.gpu_memory.sizes import LLMAPI, TENSORRT
+from engines.gpu_memory.wish import Wish
 from scripts import model_folders
 
 FRACTION, CAP = "kv_cache_free_gpu_mem_fraction", "max_tokens_in_paged_kv_cache"
@@ -23,6 +24,7 @@ _LLMAPI_KEYS = {
     "max_num_tokens": "max_num_tokens",
     "kv_cache_dtype": "kv_cache_dtype",
 }
+_BATCH = re.compile(r"^\s*max_batch_size\s*:\s*(\d{1,9})", re.MULTILINE)
 _COMMENT = re.compile(r"#[^\n]*")
 _DECIMAL = re.compile(r"\d(\.\d{1,6})?|\.\d{1,6}")
 _PARAMETER = re.compile(r'key\s*:\s*"([^"]*)"\s*value\s*:?\s*\{\s*string_value\s*:\s*"([^"]*)"')
@@ -50,12 +52,17 @@ def keys(repository: Path, model: str, runtime: str) -> dict[str, int | str]:
     return placed or {"instances": model_folders.instances(text)}
 
 
-def settings(repository: Path, model: str, runtime: str) -> Setting:
-    """What the config says of the KV cache. Raises ValueError, which names the file and the parameter."""
-    file = config_file(repository, model, runtime)
-    found = _parameters(file.read_text(encoding="utf-8"))
+def settings(repository: Path, wish: Wish) -> Setting:
+    """What the config says of the KV cache. Raises ValueError, which names the file and the parameter; also where
+    Triton is to make batches that the engine can't take."""
+    file = config_file(repository, wish.model, wish.runtime)
+    text = file.read_text(encoding="utf-8")
+    found = _parameters(text)
     fraction, cap = found.get(FRACTION, ""), found.get(CAP, "")
-    place = f"{model}/{file.relative_to(repository / model)}"
+    place = f"{wish.model}/{file.relative_to(repository / wish.model)}"
+    batch = _BATCH.search(_COMMENT.sub("", text))
+    if batch and wish.runtime == TENSORRT and int(batch[1]) > wish.spec.max_batch_size:
+        raise ValueError(f"{place}: max_batch_size is {batch[1]}; the engine's is {wish.spec.max_batch_size}")
     if fraction and not (_DECIMAL.fullmatch(fraction) and 0 < Fraction(fraction) <= 1):
         raise ValueError(f"{place}: {FRACTION} is {fraction!r}; it must be above 0 and at most 1")
     if cap and not (cap.isascii() and cap.isdigit()):

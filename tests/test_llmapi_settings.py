@@ -150,14 +150,15 @@ def test_the_model_is_what_is_built_unless_a_parameter_names_another(tmp_path):
 def test_a_folder_without_a_hugging_face_model_is_refused(tmp_path):
     built = built_model(tmp_path)
     (tmp_path / "config.json").unlink()
-    with pytest.raises(BadParameter, match="holds no Hugging Face model: config.json is missing"):
+    with pytest.raises(BadParameter, match=r"holds no Hugging Face model: config\.json is missing"):
         library.model_of(built, LlmApiParameters(True))
 
 
 @pytest.mark.parametrize("builder", ["tensorrt_llm", "openvino"])
 def test_a_tier_that_was_built_for_another_library_is_refused_unless_a_model_is_named(tmp_path, builder):
     built = dataclasses.replace(built_model(tmp_path), builder=builder)  # Its folder has a config.json all the same.
-    with pytest.raises(BadParameter, match=rf"built for {builder}: run `python -m scripts\.build_engines .* --for llmapi`"):
+    message = rf"built for {builder}: run `python -m scripts\.build_engines .* --for llmapi`"
+    with pytest.raises(BadParameter, match=message):
         library.model_of(built, LlmApiParameters(True))
     assert library.model_of(built, LlmApiParameters(True, model=str(tmp_path))) == str(tmp_path)
 

@@ -129,6 +129,13 @@ def test_a_setting_that_is_none_is_named(tmp_path, capsys, line, message):
     assert message in error
 
 
+def test_batches_that_the_engine_cannot_take_do_not_pass_the_check(capsys):
+    arguments = ("--gpu", "H200", "--small", "none", "--large", "max_batch_size=32", "--check")
+    message = "error: tensorrt_llm_large/config.pbtxt: max_batch_size is 64; the engine's is 32\n"
+    assert run(capsys, *arguments) == (2, "", message)
+    assert run(capsys, *arguments, "--for", "llmapi")[0] == 0
+
+
 def test_what_does_not_fit_says_by_how_much_and_what_would(capsys):
     status, table, _ = run(
         capsys, "--gpu", "L40S", "--small", "none", "--large", "model=Llama-3.1-70B", "max_seq_len=4096"

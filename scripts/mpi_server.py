@@ -17,7 +17,7 @@ from scripts import children, processes, shared_memory
 from scripts.tritonserver import SHM_FLAG, SHM_VARIABLE, Settings, Start, TritonServer
 
 LOOK_S = 1.0  # how often ranks beyond the first are looked for
-FIRST_RANK_S = 120.0  # until the first rank must have been seen: trtllm-llmapi-launch stays whatever becomes of it
+SEEN_S = 120.0  # until each rank must have been: trtllm-llmapi-launch stays whatever becomes of the server
 GRACE_S = 3.0  # until mpirun has ended what a dead rank leaves behind
 DIED = 1  # the exit status where mpirun has none
 CUT_OFF = "Exit timeout expired"  # tritonserver's words
@@ -34,7 +34,7 @@ class MpiServer(TritonServer):
         self._rank_count = 1 + len(start.rank_logs)
         self._look_at = self._gone_at = 0.0
         self._was_killed = False
-        self._first_rank_by = time.monotonic() + FIRST_RANK_S
+        self._seen_by = time.monotonic() + SEEN_S
         super().__init__(settings, start)
 
     @property
@@ -50,6 +50,11 @@ class MpiServer(TritonServer):
             return status
         self._gone_at = self._gone_at or time.monotonic()
         return DIED if time.monotonic() - self._gone_at > GRACE_S else None
+
+    def is_ready(self) -> bool:
+        """The same, once every rank is watched."""
+        self._look_for_ranks()
+        return len(self._ranks) == self._rank_count and super().is_ready()
 
     def has_ended_well(self) -> bool:
         # mpirun's status tells of all ranks, and how the others leave is no matter.
@@ -80,8 +85,9 @@ class MpiServer(TritonServer):
         return f"mpirun: {super().ending()}"
 
     def _gone_ranks(self) -> list[int]:
-        unseen = [0] if 0 not in self._ranks and time.monotonic() > self._first_rank_by else []
-        return unseen + [rank for rank, pid in self._ranks.items() if not processes.is_alive(pid)]
+        unseen = [rank for rank in range(self._rank_count) if rank not in self._ranks]
+        missing = unseen if time.monotonic() > self._seen_by else []
+        return missing + [rank for rank, pid in self._ranks.items() if not processes.is_alive(pid)]
 
     def _look_for_ranks(self) -> None:
         if len(self._ranks) == self._rank_count or (0 in self._ranks and time.monotonic() < self._look_at):

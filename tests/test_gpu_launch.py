@@ -223,10 +223,11 @@ def test_what_is_shown_is_what_a_shell_runs(machine):
     assert f"LLM_ROUTER_SHM_PREFIX={shown.shm_prefix}" in words
 
 
-def test_a_dry_run_needs_no_gpu_and_says_what_would_be_refused(machine, capsys):
+def test_a_dry_run_needs_no_gpu_and_says_what_would_be_refused(machine, monkeypatch, capsys):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     machine.add_engine("large", ranks=2)
     arguments = ["gpu", "--dry-run", "--world-size=2", f"--model-repository={machine.repository}"]
     assert serve.main(arguments) == 0
     printed = capsys.readouterr()
     assert printed.out.count("--load-model=large") == 2
-    assert printed.err.startswith("without --dry-run: ") and printed.err.count("\n") == 1
+    assert printed.err.startswith("without --dry-run: there is no GPU here") and printed.err.count("\n") == 1

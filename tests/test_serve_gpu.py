@@ -74,6 +74,7 @@ def test_the_first_rank_drains_before_the_others_end(over_two_gpus):
 def test_all_ranks_end_when_one_does_and_it_is_named(over_two_gpus, behaviours, said):
     with over_two_gpus.running("--world-size=2", **behaviours) as server:
         left = gpu_machine.count_left(server.server_pid)
+        (over_two_gpus.folder / "may-end").touch()
         assert server.wait() == 4
         assert left() == 0
     assert said in server.console.read_text()
@@ -131,6 +132,7 @@ def test_a_server_that_dies_under_trtllm_llmapi_launch_is_noticed_though_the_lau
     with over_two_gpus.running("--engine=llmapi", "--world-size=2", rank0="dies") as server:
         left = gpu_machine.count_left(server.server_pid)
         assert "--model-config-name=llmapi" in command_line(server.server_pid)
+        (over_two_gpus.folder / "may-end").touch()
         assert server.wait() == 4
         assert left() == 0
 

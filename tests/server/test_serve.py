@@ -300,7 +300,8 @@ def test_without_model_control_every_model_is_served_and_stays(serve, repository
 
 
 def test_serving_on_a_gpu_is_refused_in_one_line_where_there_is_none():
-    found = subprocess.run([ROOT / "scripts" / "serve", "gpu"], capture_output=True, text=True, timeout=60)
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    found = subprocess.run([ROOT / "scripts" / "serve", "gpu"], env=env, capture_output=True, text=True, timeout=60)
     assert (found.returncode, found.stderr.count("\n")) == (2, 1)
 
 

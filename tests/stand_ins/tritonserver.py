@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Stands in for tritonserver: takes its options and no others, writes its log's lines, answers /v2/health/ready.
 
-What each rank does is in $STAND_IN, JSON by rank: "fails MODEL", "dies" or "leaves" (status 3 or 0, a second after it
-is ready), "drains" (for 3 s) or "ignores" (SIGTERM). As in leader mode a rank beyond the first has no port and never
-becomes ready; it leaves when the first has, which a file in $STAND_IN_FOLDER tells.
+What each rank does is in $STAND_IN, JSON by rank: "fails MODEL", "dies" or "leaves" (status 3 or 0, once a file may-end
+is there), "drains" (for 3 s) or "ignores" (SIGTERM). As in leader mode a rank beyond the first has no port and never
+becomes ready; it leaves when the first has, which a file tells. The files lie in $STAND_IN_FOLDER.
 """
 
 import argparse
@@ -20,7 +20,6 @@ from pathlib import Path
 from scripts.option_names import OTHERS
 from scripts.server_options import KNOWN
 
-LIFE_S = 1.0  # of a rank that dies or leaves
 PREFIX = "python,shm-region-prefix-name="
 
 
@@ -48,6 +47,11 @@ def log(level, text):
     print(f'{level}1130 03:45:24.508051 {os.getpid()} model_lifecycle.cc:839] "{text}"', file=sys.stderr, flush=True)
 
 
+def end_if_it_may(behaviour):
+    if behaviour in ("dies", "leaves") and (Path(os.environ["STAND_IN_FOLDER"]) / "may-end").exists():
+        os._exit(3 if behaviour == "dies" else 0)
+
+
 def main():
     given = options()
     prefix = next(setting for setting in given.backend_config if setting.startswith(PREFIX))
@@ -70,18 +74,14 @@ def main():
             log("I", f"successfully loaded '{model}'")
     if rank:
         assert (given.allow_http, given.allow_grpc, given.allow_metrics) == (["false"],) * 3
-        began = time.monotonic()
         while not has_ended.exists():
-            if behaviour in ("dies", "leaves") and time.monotonic() > began + LIFE_S:
-                os._exit(3 if behaviour == "dies" else 0)
+            end_if_it_may(behaviour)
             time.sleep(0.05)
         return
     server = ThreadingHTTPServer((given.http_address[-1], int(given.http_port[-1])), Ready)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    if behaviour in ("dies", "leaves"):
-        time.sleep(LIFE_S)
-        os._exit(3 if behaviour == "dies" else 0)
-    stop.wait()
+    while not stop.wait(0.05):
+        end_if_it_may(behaviour)
     time.sleep(3 if behaviour == "drains" else 0)
     has_ended.touch()
 

@@ -142,7 +142,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.plan", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--gpu", metavar="[Nx]NAME|GIB", help="L40S, 2xH100-80GB, 2x79.1; this machine's without it")
+    parser.add_argument(
+        "--gpu", metavar="[Nx]NAME|GIB", help="L40S, 2xH100-80GB, 2x79.1 (GiB, with FP8); else this machine's"
+    )
     for model, flag in FLAGS.items():
         default: list[str] = NONE if model == LLAMA_7B else []
         parser.add_argument(flag, nargs="*", default=default, metavar="KEY=VALUE", help=f"{model}; none leaves it out")

@@ -133,6 +133,12 @@ def test_awq_is_not_proposed_where_its_blocks_cannot_be_cut():
     assert found and not any(keys.get("quantisation") == "int4_awq" for change in found for keys in change.values())
 
 
+def test_a_model_for_which_one_change_is_too_little_is_spread_over_the_gpus_too():
+    found = changes(Case(gpus(*[44.3] * 4), (wish("large", "Llama-3.1-70B", gpus=4, max_num_tokens=8192),)))
+    (keys,) = [change["large"] for change in found]
+    assert (keys["tp_size"], keys["quantisation"]) == (4, "fp8")
+
+
 def test_a_model_that_has_another_gpu_for_itself_is_sent_there():
     pair = (wish("small", "Qwen2.5-7B", gpus=2), wish("large", "Llama-3.1-8B", gpus=2))
     assert changes(Case(gpus(39.3, 39.3), pair))[:1] == [{"large": {"gpus": "1"}}]

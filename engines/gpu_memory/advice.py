@@ -11,7 +11,7 @@ from engines.gpu_memory.sizes import TENSORRT
 from engines.gpu_memory.wish import BadWish, Wish
 from engines.gpu_memory.wish_keys import SPEC_KEYS, Keys, changed
 from engines.tensorrt_llm.spec import BadGpuSpec
-from engines.tensorrt_llm.suitability import has_fp8
+from engines.tensorrt_llm.suitability import has_fp8, unsuited
 
 TP_SIZES = (2, 4, 8, 16)
 SMALLEST_BATCH = 64  # requests; the max_batch_size of the tiers' config.pbtxt
@@ -124,14 +124,24 @@ def _four_bits(wish: Wish) -> list[Keys]:
 
 
 def _together(case: Case) -> Iterator[dict[str, Keys]]:
-    """At most one: ever harder cuts, each made to the heaviest model first and then kept."""
-    keys: dict[str, Keys] = {wish.model: {} for wish in case.wishes}
-    for number in range(6):
-        for wish in _heaviest_first(case):
-            keys[wish.model] = {**keys[wish.model], **_cut(case, wish, number)}
-            if _fits(case, keys):
-                yield {wish.model: _other_than(wish, keys[wish.model]) for wish in case.wishes if keys[wish.model]}
-                return
+    """At most one: ever harder cuts, each made to the heaviest model first and then kept; with that model on as many
+    GPUs as there are, if that helps."""
+    for spread in (_spread(case), {}):
+        keys: dict[str, Keys] = {wish.model: spread.get(wish.model, {}) for wish in case.wishes}
+        for number in range(6):
+            for wish in _heaviest_first(case):
+                keys[wish.model] = {**keys[wish.model], **_cut(case, wish, number)}
+                if _fits(case, keys):
+                    yield _needed(case, keys)
+                    return
+
+
+def _spread(case: Case) -> dict[str, Keys]:
+    heaviest = _heaviest_first(case)[0]
+    spec, most = heaviest.spec, len(case.gpus) // heaviest.spec.pp_size
+    sizes = [tp for tp in TP_SIZES if spec.tp_size < tp <= most]
+    suited = [tp for tp in sizes if unsuited(replace(spec, tp_size=tp), heaviest.shape.dimensions) is None]
+    return {heaviest.model: {"tp_size": suited[-1]}} if suited else {}
 
 
 def _cut(case: Case, wish: Wish, number: int) -> Keys:
@@ -149,9 +159,14 @@ def _cut(case: Case, wish: Wish, number: int) -> Keys:
     return {"kv_cache_dtype": "auto", **step[0]} if step else {}
 
 
-def _other_than(wish: Wish, keys: Keys) -> Keys:
-    """The keys that change something."""
-    return {key: value for key, value in keys.items() if getattr(wish.spec, key, None) != value}
+def _needed(case: Case, keys: dict[str, Keys]) -> dict[str, Keys]:
+    """`keys`, which are enough, without those that it takes no more."""
+    for model in keys:
+        for key in list(keys[model]):
+            fewer = keys | {model: {name: value for name, value in keys[model].items() if name != key}}
+            if _fits(case, fewer):
+                keys = fewer
+    return {model: found for model, found in keys.items() if found}
 
 
 def _halves(number: int, least: int) -> list[int]:

@@ -20,6 +20,7 @@ _SAVED = {"-awq": "int4_awq", "-gptq-int4": "int4_gptq", "-fp8": "fp8"}
 _WORDS = re.compile(r"-(instruct|chat|it|base|hf)(?=-|$)|^meta-")
 
 # GiB as CUDA reports them ("GPU 0 has a total capacity of ..."), rounded down, and the compute capability.
+# Workstation cards (RTX) with ECC switched on have some 6 % less.
 GPUS = {
     "A10": (21.9, (8, 6)),
     "L4": (22.0, (8, 9)),
@@ -29,11 +30,14 @@ GPUS = {
     "A100-40GB": (39.3, (8, 0)),
     "A40": (44.3, (8, 6)),
     "L40S": (44.3, (8, 9)),
+    "L20": (44.3, (8, 9)),
     "RTX-A6000": (47.4, (8, 6)),
     "RTX-6000-Ada": (47.4, (8, 9)),
     "A100-80GB": (79.1, (8, 0)),
     "H100-80GB": (79.1, (9, 0)),
     "H100-NVL": (93.0, (9, 0)),
+    "RTX-PRO-6000": (94.9, (12, 0)),
+    "H20": (95.0, (9, 0)),
     "H200": (139.8, (9, 0)),
     "B200": (178.3, (10, 0)),
 }

@@ -10,7 +10,7 @@ from scripts.doctor_finding import Finding, NotJudged, Weight
 from scripts.doctor_sample import Counts, Model, Observation, mean
 
 MIN_LOOKS = 5  # of a gauge, before it says anything
-MIN_EXECUTIONS = 30
+MIN_EXECUTIONS = 30  # or requests, for their mean wait
 GROWTH = 10  # requests more than at the start before a queue counts as growing
 LONG_DELAY_US = 100_000  # a tenth of a second in every answer
 ALONE = 1.1  # the mean batch up to which requests go alone
@@ -159,7 +159,7 @@ def single_instance_stalls(seen: Observation) -> Found:
             continue
         waited_ms = did.mean_wait_ms - model.queue_delay_us / 1000
         busy = busy_share(did, model, seen)
-        if did.executions < MIN_EXECUTIONS:
+        if did.requests < MIN_EXECUTIONS:
             yield _too_few("single_instance_stalls", name, did)
         elif waited_ms > STALL_MS and busy < BUSY:
             yield Finding(
@@ -181,7 +181,7 @@ def too_few_tokenizers(seen: Observation) -> Found:
         if model is None or not did.executions:
             continue
         busy = busy_share(did, model, seen)
-        if did.executions < MIN_EXECUTIONS:
+        if did.requests < MIN_EXECUTIONS:
             yield _too_few("too_few_tokenizers", name, did)
         elif busy >= BUSY and did.mean_wait_ms > 5.0:
             wanted = max(model.instances + 1, math.ceil(model.instances * busy / WANTED_BUSY))
@@ -230,4 +230,6 @@ def busy_share(did: Counts, model: Model, seen: Observation) -> float:
 
 
 def _too_few(rule: str, model: str, did: Counts) -> NotJudged:
-    return NotJudged(rule, f"{did.executions} executions of {model}, {MIN_EXECUTIONS} are needed")
+    return NotJudged(
+        rule, f"{did.requests} requests to {model} in {did.executions} batches, {MIN_EXECUTIONS} are needed"
+    )

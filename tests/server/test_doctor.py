@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import signal
 import threading
 import time
@@ -21,14 +20,13 @@ import pytest
 import tritonclient.grpc as grpc
 
 from bls.contract import LARGE, PREPROCESSING, ROUTER, SMALL
-from bls.policy_file import SHIPPED
 from scripts import doctor, processes
 from scripts.doctor_read import Reader
 from scripts.doctor_rules import judge
-from scripts.document_examples import examples
-from tests.server import echo_repository
+from tests.server import doctor_repository, echo_repository
 from tests.server.clients import control, events_of, eventually, generate, inputs_of, post
-from tests.server.serving import ROOT, running_server
+from tests.server.doctor_repository import POLICY, TENSORS, TOO_LARGE, write
+from tests.server.serving import running_server
 
 pytestmark = pytest.mark.server
 
@@ -37,56 +35,12 @@ TEXT = "one two three four"
 LONG = "The harbour of the old town is small. " * 1500
 ENDLESS = 1000 * echo_repository.ENDLESS
 FAILS_LATER = 1000 * echo_repository.FAILS_LATER
-# Without the classifier, which this server doesn't have; clients choose the engine.
-POLICY = re.sub(r" *Classifier\(\n.*?\n        \),\n", "", SHIPPED.read_text(), flags=re.DOTALL)
-POLICY = POLICY.replace("CLIENTS_MAY_CHOOSE = False", "CLIENTS_MAY_CHOOSE = True")
-POLICY = POLICY.replace("COOL_DOWN_SECONDS = 10.0", "COOL_DOWN_SECONDS = 0.5")
-POLICY = POLICY.replace("BREAKER_ERROR_RATE = 0.5", "BREAKER_ERROR_RATE = 0.0")
-SLEEPER = examples((ROOT / "docs" / "serving.md").read_text()).files["*/1/model.py"]
-TENSORS = """input [ { name: "work_ms" data_type: TYPE_INT32 dims: [ 1 ] } ]
-output [ { name: "told" data_type: TYPE_STRING dims: [ 1 ] } ]
-"""
-CONFIGS = {
-    "in_turn": 'backend: "python"\ninstance_group [ { kind: KIND_CPU count: 1 } ]\n',
-    "held_back": 'backend: "python"\ndynamic_batching { max_queue_delay_microseconds: 20000 }\n'
-    "instance_group [ { kind: KIND_CPU count: 2 } ]\n",
-    "chain": """platform: "ensemble"
-ensemble_scheduling { step [ {
-  model_name: "held_back" model_version: -1
-  input_map { key: "work_ms" value: "work_ms" }
-  output_map { key: "told" value: "told" }
-} ] }
-""",
-}
-TOO_LARGE = "class TritonPythonModel:\n    def initialize(self, args):\n        raise MemoryError('no 8 GiB left')\n"
-
-
-def add_models(repository):
-    """One model without batching, one with a delay, an ensemble of it; the large engine is the real one, but small."""
-    for name, config in CONFIGS.items():
-        write(repository / name, f'name: "{name}"\nmax_batch_size: 8\n{config}{TENSORS}', SLEEPER)
-    shutil.rmtree(repository / LARGE)
-    shutil.copytree(echo_repository.SOURCE / LARGE, repository / LARGE)
-    config = repository / LARGE / "configs" / "cpu.pbtxt"
-    text, changed = re.subn(r'(max_tokens_in_paged_kv_cache".*?string_value: ")\d+', r"\g<1>256", config.read_text())
-    assert changed
-    config.write_text(text)
-
-
-def write(folder, config, model):
-    (folder / "1").mkdir(parents=True)
-    (folder / "config.pbtxt").write_text(config)
-    (folder / "1" / "model.py").write_text(model)
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("doctor")
-    (folder / "policy.py").write_text(POLICY)
-    limits = {"max_queue_size": "12", "default_timeout_microseconds": "1000000"}
-    repository = echo_repository.make(folder, routers=ROUTERS, **limits)
-    echo_repository.set_parameter(repository, ROUTER, "policy_file", "policy.py")
-    add_models(repository)
+    repository = doctor_repository.make(folder, ROUTERS)
     with running_server(folder, repository) as running:
         yield running
 
@@ -160,7 +114,6 @@ def test_a_healthy_server_under_a_light_load_has_no_finding(server, examine):
         report = examine()
     assert report["findings"] == [] and report["healthy"]
     assert report["requests"] > 0
-    assert {each["name"] for each in report["not_judged"]} <= {"long_tail", "too_few_tokenizers", "batches_of_one"}
 
 
 def test_an_overloaded_router_is_told_by_each_of_its_signs(server, examine):
@@ -176,7 +129,7 @@ def test_a_lone_delay_and_batches_of_one_and_busy_tokenizers(server, examine):
     with ExitStack() as loads:
         loads.enter_context(meanwhile(lambda _: sleeper(server, "held_back"), 1))
         loads.enter_context(meanwhile(lambda _: sleeper(server, "in_turn", 20), 4))
-        loads.enter_context(tokenizing(server, LONG, 6))
+        loads.enter_context(tokenizing(server, LONG, 8))
         report = examine(2.5)
     said = found(report)
     assert said["queue_delay_useless"]["subject"] == "held_back"

@@ -48,7 +48,7 @@ class Image:
         return {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, paths))),
-            "PYTHONDONTWRITEBYTECODE": "1",  # the model repository may be read-only, and poll mode follows its files
+            "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
             "TOKENIZERS_PARALLELISM": "false",
         }

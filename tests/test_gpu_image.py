@@ -19,10 +19,6 @@ def test_the_images_own_python_path_stays_behind_this_repository(monkeypatch):
     assert Image().variables()["PYTHONPATH"] == str(ROOT)
 
 
-def test_nothing_is_written_beside_the_models():
-    assert Image().variables()["PYTHONDONTWRITEBYTECODE"] == "1"
-
-
 def test_word_lists_that_cannot_be_compiled_are_fatal_only_where_none_were_compiled_before(tmp_path: Path, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
     image = Image(root=tmp_path)  # it has no scripts.words

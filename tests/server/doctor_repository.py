@@ -21,7 +21,7 @@ TENSORS = """input [ { name: "work_ms" data_type: TYPE_INT32 dims: [ 1 ] } ]
 output [ { name: "told" data_type: TYPE_STRING dims: [ 1 ] } ]
 """
 CONFIGS = {
-    "in_turn": 'backend: "python"\ninstance_group [ { kind: KIND_CPU count: 1 } ]\n',
+    "text_tokenizer": 'backend: "python"\ninstance_group [ { kind: KIND_CPU count: 1 } ]\n',
     "held_back": 'backend: "python"\ndynamic_batching { max_queue_delay_microseconds: 20000 }\n'
     "instance_group [ { kind: KIND_CPU count: 2 } ]\n",
     "chain": """platform: "ensemble"
@@ -46,7 +46,7 @@ def make(folder, routers):
 
 
 def add_models(repository):
-    """One model without batching, one with a delay, an ensemble of it; the large engine is the real one, but small."""
+    """A slow tokenizer without batching, a model with a delay, an ensemble of it, and the real large engine, but small."""
     for name, config in CONFIGS.items():
         write(repository / name, f'name: "{name}"\nmax_batch_size: 8\n{config}{TENSORS}', SLEEPER)
     shutil.rmtree(repository / LARGE)

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -126,15 +126,14 @@ def test_an_overloaded_router_is_told_by_each_of_its_signs(server, examine):
 
 
 def test_a_lone_delay_and_batches_of_one_and_busy_tokenizers(server, examine):
-    with ExitStack() as loads:
-        loads.enter_context(meanwhile(lambda _: sleeper(server, "held_back"), 1))
-        loads.enter_context(meanwhile(lambda _: sleeper(server, "in_turn", 20), 4))
-        loads.enter_context(tokenizing(server, LONG, 8))
+    with (
+        meanwhile(lambda _: sleeper(server, "held_back"), 1),
+        meanwhile(lambda _: sleeper(server, "text_tokenizer", 40), 4),
+    ):
         report = examine(2.5)
     said = found(report)
     assert said["queue_delay_useless"]["subject"] == "held_back"
-    assert said["batches_of_one"]["subject"] == "in_turn"
-    assert said["too_few_tokenizers"]["subject"] == PREPROCESSING
+    assert said["batches_of_one"]["subject"] == said["too_few_tokenizers"]["subject"] == "text_tokenizer"
 
 
 def test_a_small_cache_holds_requests_back(server, examine):
@@ -205,7 +204,7 @@ def test_a_clock_that_differs_and_a_page_that_is_a_copy(server, tmp_path):
         port = int(server.http_url.rpartition(":")[2])
         url = f"http://127.0.0.1:{proxy.server_port}/metrics"
         reader = Reader("127.0.0.1", port, url, clock=lambda: time.time() - 3600)
-        with meanwhile(lambda _: sleeper(server, "in_turn"), 1):
+        with meanwhile(lambda _: sleeper(server, "text_tokenizer"), 1):
             seen = doctor.watch(reader, 1.0, 0.25)
         proxy.shutdown()
     said = {finding.name: finding for finding in judge(seen)[0]}
@@ -228,21 +227,21 @@ def test_shared_memory_that_fills_is_told_with_the_time_that_is_left(server, exa
 
 
 def test_a_process_that_died_and_counters_that_began_anew(server):
-    sleeper(server, "in_turn")
-    (stub,) = [pid for pid in processes.tree(server.server_pid) if processes.stub_model(pid) == "in_turn"]
+    sleeper(server, "text_tokenizer")
+    (stub,) = [pid for pid in processes.tree(server.server_pid) if processes.stub_model(pid) == "text_tokenizer"]
     reader = Reader("127.0.0.1", int(server.http_url.rpartition(":")[2]), server.metrics_url)
     looks = [reader.sample()]
     os.kill(stub, signal.SIGKILL)
 
     def is_back():  # scripts/serve loads the model again
         looks.append(reader.sample())
-        was_away = not all(look.is_ready("in_turn") for look in looks)
-        return was_away and looks[-1].is_ready("in_turn") and looks[-1].machine.stubs["in_turn"]
+        was_away = not all(look.is_ready("text_tokenizer") for look in looks)
+        return was_away and looks[-1].is_ready("text_tokenizer") and looks[-1].machine.stubs["text_tokenizer"]
 
     eventually(is_back)
     said = {finding.name: finding for finding in judge(reader.observation(looks))[0]}
     assert said["stub_dead"].figure == "0 of 1 processes live"
-    assert said["counters_reset"].subject == "in_turn"
+    assert said["counters_reset"].subject == "text_tokenizer"
 
 
 def test_memory_that_ran_out_is_in_the_log(server, examine):

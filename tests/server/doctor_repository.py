@@ -46,7 +46,7 @@ def make(folder, routers):
 
 
 def add_models(repository):
-    """A slow tokenizer without batching, a model with a delay, an ensemble of it, and the real large engine, but small."""
+    """A slow tokenizer without batching, a model with a delay, an ensemble of it, the real large engine, but small."""
     for name, config in CONFIGS.items():
         write(repository / name, f'name: "{name}"\nmax_batch_size: 8\n{config}{TENSORS}', SLEEPER)
     shutil.rmtree(repository / LARGE)

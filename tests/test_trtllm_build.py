@@ -17,7 +17,7 @@ from engines.openvino.pipeline import OpenVinoPipeline
 from engines.parameters import EngineParameters
 from engines.specs import Spec
 from engines.tensorrt_llm.flags import CONVERT, QUANTIZE
-from tests import test_build_engines
+from tests import huggingface_models, test_build_engines
 from tests.test_model_repository import REPOSITORY, read
 from tests.trtllm_world import World
 
@@ -204,6 +204,22 @@ def test_an_engine_of_other_sizes_is_refused(world, capsys):
     world.specify(max_batch_size=8)
     assert world.build("--engine", str(engine), tiers=("large",)) == 1
     assert last_line(capsys).endswith("the engine's max_batch_size is 64; specs.toml has 8")
+
+
+def test_an_engine_of_another_model_is_refused(world, capsys):
+    world.build()
+    huggingface_models.write(world.model, huggingface_models.LLAMA)
+    assert world.build("--engine", str(world.built / "small" / "tensorrt_llm"), tiers=("large",)) == 1
+    message = "the engine's hidden_size is 1536; that of Tiny-Chat is 4096: it was built of another model"
+    assert last_line(capsys).endswith(message)
+
+
+def test_an_engine_of_a_model_that_is_not_built_here_is_taken(world):
+    world.build()
+    huggingface_models.write(world.model, huggingface_models.QWEN | {"model_type": "gemma2"})
+    assert world.build(tiers=("large",)) == 1
+    assert world.build("--engine", str(world.built / "small" / "tensorrt_llm"), tiers=("large",)) == 0
+    assert manifest.load(world.built / "large").weights_path.joinpath("rank0.engine").is_file()
 
 
 def test_a_dry_run_needs_neither_trtllm_build_nor_a_gpu(world, capsys):

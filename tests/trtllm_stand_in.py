@@ -67,7 +67,7 @@ def main(name: str, arguments: list[str]) -> int:
 
 def _checkpoint(wishes: dict) -> dict:
     """As convert_checkpoint.py and quantize.py leave it."""
-    assert (Path(wishes["model_dir"]) / "config.json").is_file()
+    model = json.loads((Path(wishes["model_dir"]) / "config.json").read_text())
     tp_size, pp_size = wishes["tp_size"] or 1, wishes["pp_size"] or 1
     mapping = {"world_size": tp_size * pp_size, "tp_size": tp_size, "pp_size": pp_size}
     quantised = {"quant_algo": wishes.get("qformat") or wishes.get("weight_only_precision")}
@@ -76,6 +76,8 @@ def _checkpoint(wishes: dict) -> dict:
         "dtype": wishes["dtype"],
         "mapping": mapping,
         "quantization": quantised,
+        "num_hidden_layers": model["num_hidden_layers"],
+        "hidden_size": model["hidden_size"],
     }
     return {"config.json": config} | {f"rank{rank}.safetensors": rank for rank in range(tp_size * pp_size)}
 

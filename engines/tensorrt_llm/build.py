@@ -124,6 +124,7 @@ def _fill(plan: Plan, model: Model, draft: Path, run: Run, say: Say) -> None:
         model.bring(weights, say)
     elif plan.engine is not None:
         outputs.check_engine(plan.engine, plan.spec)
+        outputs.check_model(plan.engine, model.name, model.config(say))
         _describe(plan, model, draft, say)
         weights.mkdir()
         link_all([file for file in plan.engine.iterdir() if file.is_file()], weights)

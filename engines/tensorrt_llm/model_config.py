@@ -60,8 +60,10 @@ class ModelConfig:
     def family(self) -> str:
         """Whose convert_checkpoint.py reads the model: a key of flags.CONVERT. Raises BadSource."""
         if self.kind not in FAMILIES:
-            known = ", ".join(FAMILIES)
-            raise BadSource(f"{self.name} is a model of the type {self.kind}; engines can be built of {known}")
+            known = f"engines can be built of {', '.join(FAMILIES)}"
+            raise BadSource(
+                f"{self.name} is a model of the type {self.kind}; {known}; --engine takes one that is there"
+            )
         return FAMILIES[self.kind]
 
     def check_as_it_is(self, spec: GpuSpec) -> None:

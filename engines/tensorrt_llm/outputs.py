@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,15 @@ def check_engine(folder: Path, spec: GpuSpec) -> None:
     for name in ("max_batch_size", "max_seq_len", "max_num_tokens"):
         if sizes.get(name) != getattr(spec, name):
             raise BadSource(f"{folder}: the engine's {name} is {sizes.get(name)}; specs.toml has {getattr(spec, name)}")
+
+
+def check_model(folder: Path, model: str, config: Mapping[str, Any]) -> None:
+    """Whether the engine in `folder` may be one of `model`, whose config.json holds `config`. Raises BadSource."""
+    built = _read(folder)["pretrained_config"]
+    for name in ("num_hidden_layers", "hidden_size"):
+        if name in built and name in config and built[name] != config[name]:
+            differs = f"the engine's {name} is {built[name]}; that of {model} is {config[name]}"
+            raise BadSource(f"{folder}: {differs}: it was built of another model")
 
 
 def _check_ranks(folder: Path, names: list[str]) -> None:

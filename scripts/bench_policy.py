@@ -30,6 +30,7 @@ from bls.policy_file import SHIPPED, Policy, load_policy
 from bls.policy_guard import Guard
 from bls.policy_keeper import PolicyKeeper
 from bls.policy_loader import Policies
+from bls.shadow_policy import ShadowPolicy
 from bls.shared_table import SharedTable
 
 GOAL_P99_US = 100
@@ -156,7 +157,7 @@ def follow(file: Path, table: Path) -> None:
     """One of the processes: prints the time at each change, until its input ends."""
     shared = SharedTable(table)
     policies = Policies(file, shared)
-    keeper = PolicyKeeper(policies, Fleet(shared))
+    keeper = PolicyKeeper(policies, Fleet(shared), ShadowPolicy(file.parent))
     seen: Policy | None = None
     os.set_blocking(sys.stdin.fileno(), False)
     while _is_open():

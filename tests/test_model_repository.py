@@ -85,6 +85,18 @@ def test_an_engine_states_its_batching_and_its_cache(path, config):
     assert config.parameters["enable_kv_cache_reuse"].string_value in ("true", "false")
 
 
+@pytest.mark.parametrize(
+    "model", ["preprocessing", "postprocessing", "sensitive_words", "text_tokenizer", "text_classifier_onnx"]
+)
+def test_what_every_request_waits_for_has_a_queue_that_lets_triton_hand_batches_on_ahead(model):
+    # Else Triton 2.51 hands a batch on only to an instance that waits, and may notice it half a second late.
+    for path in [REPOSITORY / model / "config.pbtxt", *(REPOSITORY / model).glob("configs/*.pbtxt")]:
+        batching = read(path).dynamic_batching
+        policy = batching.default_queue_policy
+        assert not (policy.max_queue_size or policy.default_timeout_microseconds or policy.allow_timeout_override)
+        assert batching.priority_levels == 0
+
+
 def test_the_router_has_a_bounded_queue_with_three_priorities_and_a_timeout():
     config = read(REPOSITORY / "llm_router" / "config.pbtxt")
     batching = config.dynamic_batching

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,7 @@ def test_a_killed_program_is_told_to_have_lacked_memory(world, capsys):
 
 @pytest.mark.parametrize("program", [QWEN, BUILD])
 def test_a_ctrl_c_ends_the_program_and_leaves_the_engine_that_was_there(world, capsys, program):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # A job in the background begins with it ignored.
     world.build()
     before = world.inode()
     world.specify(max_batch_size=8)

@@ -6,9 +6,9 @@ import os
 import subprocess
 from pathlib import Path
 
+from engines import nvidia_smi
 from scripts.preflight import Refused
 
-_QUERY = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
 _ADVICE = "start a container with --gpus all (NVIDIA Container Toolkit); without a GPU: scripts/serve cpu"
 
 
@@ -26,15 +26,13 @@ def visible(devices: Path = Path("/dev")) -> int:
 
 def _found(devices: Path) -> int:
     try:
-        answer = subprocess.run(_QUERY, capture_output=True, text=True, timeout=60)
+        return len(nvidia_smi.query("name"))
     except OSError:  # an image without the driver's utilities
         return len(list(devices.glob("nvidia[0-9]*")))
     except subprocess.TimeoutExpired:
         raise Refused("nvidia-smi does not answer: the driver or a GPU hangs") from None
-    if answer.returncode:
-        said = (answer.stdout + answer.stderr).strip().splitlines() or ["without a word"]
-        raise Refused(f"nvidia-smi fails: {said[0]}; {_ADVICE}")
-    return len(answer.stdout.split("\n")) - 1
+    except nvidia_smi.Failed as failure:
+        raise Refused(f"nvidia-smi fails: {failure}; {_ADVICE}") from None
 
 
 def check(found: int, needed: int) -> None:

@@ -26,7 +26,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from bls.contract import LARGE, LLAMA_7B, SMALL
-from engines import specs
+from engines import nvidia_smi, specs
 from engines.gpu_memory import known, wish_keys
 from engines.gpu_memory.plan import HEAD_ROOM, Case, DoesNotFit, plan
 from engines.gpu_memory.sizes import GIB, RUNTIMES
@@ -108,10 +108,8 @@ def _gpus(text: str | None) -> list[Gpu]:
 
 def _found() -> list[Gpu]:
     """This machine's GPUs, with about 1 % more memory than CUDA reports."""
-    query = ["nvidia-smi", "--query-gpu=name,memory.total,compute_cap", "--format=csv,noheader,nounits"]
     try:
-        output = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
-        rows = [line.split(", ") for line in output.splitlines() if line.strip()]
+        rows = nvidia_smi.query("name", "memory.total", "compute_cap")
         found = [Gpu(name, int(mib) * 2**20, _capability(capability)) for name, mib, capability in rows]
     except (OSError, subprocess.SubprocessError, ValueError):
         found = []

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from engines import nvidia_smi
 from engines.tensorrt_llm import flags
 from engines.tensorrt_llm.commands import Command
 from engines.tensorrt_llm.spec import GpuSpec
 from engines.tensorrt_llm.suitability import Capability, has_fp8, has_integer_weights
 
 _ADVICE = "build in NVIDIA's image tritonserver:25.12-trtllm-python-py3, or see the commands by --dry-run"
-_QUERY = ["nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader"]
 
 
 class BadMachine(Exception):
@@ -103,13 +103,12 @@ def _check_gpus(spec: GpuSpec, gpus: Sequence[Gpu]) -> None:
 
 def _gpus() -> list[Gpu]:
     try:
-        ran = subprocess.run(_QUERY, capture_output=True, text=True, timeout=60, check=True)
+        rows = nvidia_smi.query("name", "compute_cap")
     except (OSError, subprocess.SubprocessError):
         return []
-    return [_gpu(line) for line in ran.stdout.splitlines() if line.strip()]
+    return [_gpu(row[0], row[-1]) for row in rows]
 
 
-def _gpu(line: str) -> Gpu:
-    name, _, capability = line.rpartition(",")
-    major, _, minor = capability.strip().partition(".")
-    return Gpu(name.strip(), (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0))
+def _gpu(name: str, capability: str) -> Gpu:
+    major, _, minor = capability.partition(".")
+    return Gpu(name, (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0))

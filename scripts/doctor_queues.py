@@ -162,15 +162,19 @@ def single_instance_stalls(seen: Observation) -> Found:
         if did.requests < MIN_EXECUTIONS:
             yield _too_few("single_instance_stalls", name, did)
         elif waited_ms > STALL_MS and busy < BUSY:
+            key, change = "instance_group.count", "2, or no dynamic_batching where the model batches by itself"
+            if model.has_limited_queue:
+                key = "dynamic_batching.default_queue_policy"
+                change = "no size, timeout or priorities where the callers are limited; else instance_group.count 2"
             yield Finding(
                 "single_instance_stalls",
                 Weight.SLOW,
                 name,
                 f"requests waited {did.mean_wait_ms:.0f} ms for an instance that was busy {busy:.0%} of the time",
-                "Triton 2.51 lets some requests to a single instance behind its dynamic batcher wait for half a second",
+                "behind a limited queue Triton 2.51 may notice half a second late that an instance is free",
                 seen.file(name),
-                "instance_group.count",
-                "2, or no dynamic_batching where the model batches by itself",
+                key,
+                change,
             )
 
 

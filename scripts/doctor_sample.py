@@ -32,6 +32,11 @@ class Model:
         return self.parameters.get("gpt_model_type", "").startswith("inflight")
 
     @property
+    def has_limited_queue(self) -> bool:
+        """Whether Triton hands a batch on only to an instance that waits (PriorityQueue in its core, prefetching)."""
+        return bool(self.max_queue_size or self.priority_levels or self.queue_timeout_us)
+
+    @property
     def queue_places(self) -> int:
         """How many requests may wait in all; 0: no limit."""
         return self.max_queue_size * max(1, self.priority_levels)

@@ -92,6 +92,17 @@ def test_one_instance_that_lets_requests_wait_while_it_is_free(instances, wait_m
     assert ("single_instance_stalls" in names(seen)) == said
 
 
+@pytest.mark.parametrize("limit", ["max_queue_size", "priority_levels", "queue_timeout_us"])
+def test_an_instance_that_is_noticed_late_is_cured_by_a_queue_without_limits(limit):
+    counts = {"a": did(40, wait_ms=101, work_ms=1)}
+    for model, key in [
+        (Model("a", has_batcher=True), "instance_group.count"),
+        (Model("a", has_batcher=True, **{limit: 9}), "dynamic_batching.default_queue_policy"),
+    ]:
+        found = judge(observed(models=[model], counts=counts))[0]
+        assert [each.key for each in found if each.name == "single_instance_stalls"] == [key]
+
+
 @pytest.mark.parametrize(("work_ms", "wait_ms", "said"), [(150, 6, True), (150, 4, False), (130, 6, False)])
 def test_tokenizers_that_are_always_busy_are_too_few(work_ms, wait_ms, said):
     model = Model(PREPROCESSING, max_batch_size=64, has_batcher=True, instances=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from scripts import processes, serve
 from tests import gpu_machine
 from tests.gpu_machine import GpuMachine
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -24,15 +24,6 @@ def machine(tmp_path: Path) -> GpuMachine:
 def over_two_gpus(machine: GpuMachine) -> GpuMachine:
     machine.add_engine("large", ranks=2)
     return machine
-
-
-def eventually(holds: Callable[[], bool], timeout_s: float = 15.0) -> bool:
-    end = time.monotonic() + timeout_s
-    while not holds():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def command_line(pid: int) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import signal
 import socket
@@ -11,7 +10,6 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -20,38 +18,20 @@ import pytest
 
 from scripts import processes, shared_memory
 from scripts.model_control import ControlFailed, ModelControl
+from tests.server import sleeper
 from tests.server.serving import ROOT, Server, launched
+from tests.server.sleeper import request_body, sleep
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.server
 
-CONFIG = """
-name: "{name}"
-backend: "python"
-max_batch_size: 0
-input [ {{ name: "seconds" data_type: TYPE_FP32 dims: [ 1 ] }} ]
-output [ {{ name: "slept" data_type: TYPE_FP32 dims: [ 1 ] }} ]
-instance_group [ {{ count: 2 kind: KIND_CPU }} ]
-"""
-SLEEPER = """
-import time
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        answers = []
-        for request in requests:
-            seconds = pb_utils.get_input_tensor_by_name(request, "seconds").as_numpy()
-            time.sleep(float(seconds[0]))
-            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("slept", seconds)]))
-        return answers
-"""
 LOADS_FOR_A_MINUTE = "import time\ntime.sleep(60)\n"
 LACKS_A_MODULE = "import a_module_that_is_missing\n"
 
 
-def add_model(repository: Path, name: str, code: str = SLEEPER) -> Path:
+def add_model(repository: Path, name: str, code: str = sleeper.CODE) -> Path:
     (repository / name / "1").mkdir(parents=True)
-    (repository / name / "config.pbtxt").write_text(CONFIG.format(name=name))
+    (repository / name / "config.pbtxt").write_text(sleeper.config(name, instances=2))
     (repository / name / "1" / "model.py").write_text(code)
     return repository
 
@@ -59,26 +39,6 @@ def add_model(repository: Path, name: str, code: str = SLEEPER) -> Path:
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     return add_model(tmp_path / "models", "sleeper")
-
-
-def sleeping(seconds: float) -> bytes:
-    """The body of a request that takes so long."""
-    return json.dumps({"inputs": [{"name": "seconds", "shape": [1], "datatype": "FP32", "data": [seconds]}]}).encode()
-
-
-def sleep(server: Server, seconds: float) -> list[float]:
-    request = urllib.request.Request(f"{server.http_url}/v2/models/sleeper/infer", sleeping(seconds))
-    with urllib.request.urlopen(request, timeout=60) as response:
-        return json.load(response)["outputs"][0]["data"]
-
-
-def eventually(holds: Callable[[], bool], timeout_s: float = 15.0) -> bool:
-    end = time.monotonic() + timeout_s
-    while not holds():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def living(group: int) -> list[str]:
@@ -119,7 +79,7 @@ def test_a_request_in_flight_is_answered_before_the_server_stops(serve, reposito
 def test_an_idle_connection_does_not_hold_up_the_stop(serve, repository):
     server = serve(repository)
     with closing(http.client.HTTPConnection(server.http_url.removeprefix("http://"))) as idle:
-        idle.request("POST", "/v2/models/sleeper/infer", sleeping(0.1))
+        idle.request("POST", "/v2/models/sleeper/infer", request_body(0.1))
         assert idle.getresponse().read()
         server.process.send_signal(signal.SIGINT)
         assert server.wait() == 0

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import time
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,39 +16,17 @@ from scripts import processes, shared_memory
 from scripts.environment import Environment
 from tests import gpu_machine
 from tests.gpu_machine import GpuMachine
-from tests.server.serving import Server
+from tests.server import sleeper
+from tests.server.sleeper import sleep
 
 pytestmark = pytest.mark.server
 
-CONFIG = """
-name: "{name}"
-backend: "python"
-max_batch_size: 0
-input [ {{ name: "seconds" data_type: TYPE_FP32 dims: [ 1 ] }} ]
-output [ {{ name: "slept" data_type: TYPE_FP32 dims: [ 1 ] }} ]
-instance_group [ {{ count: 1 kind: KIND_CPU }} ]
-"""
-MODEL = """
-import os
-import time
-
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
+# As TensorRT-LLM's backend does, on a rank without metrics too.
+INITIALIZE = """
     def initialize(self, args):
-        # As TensorRT-LLM's backend does, on a rank without metrics too.
         pb_utils.MetricFamily(name="a_total", description="for this test", kind=pb_utils.MetricFamily.COUNTER)
         if os.environ["OMPI_COMM_WORLD_RANK"] in {failing}:
             raise RuntimeError("no memory left on this rank")
-
-    def execute(self, requests):
-        answers = []
-        for request in requests:
-            seconds = pb_utils.get_input_tensor_by_name(request, "seconds").as_numpy()
-            time.sleep(float(seconds[0]))
-            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("slept", seconds)]))
-        return answers
 """
 
 
@@ -75,24 +51,17 @@ def machine(tmp_path: Path) -> GpuMachine:
 def write_model(machine: GpuMachine, name: str, failing: tuple[str, ...] = ()) -> None:
     folder = machine.repository / name
     (folder / "configs").mkdir(exist_ok=True)
-    (folder / "configs" / "gpu.pbtxt").write_text(CONFIG.format(name=name))
-    (folder / "1" / "model.py").write_text(MODEL.format(failing=failing))
-
-
-def sleep(server: Server, model: str, seconds: float) -> list[float]:
-    body = {"inputs": [{"name": "seconds", "shape": [1], "datatype": "FP32", "data": [seconds]}]}
-    request = urllib.request.Request(f"{server.http_url}/v2/models/{model}/infer", json.dumps(body).encode())
-    with urllib.request.urlopen(request, timeout=60) as response:
-        return json.load(response)["outputs"][0]["data"]
+    (folder / "configs" / "gpu.pbtxt").write_text(sleeper.config(name, instances=1))
+    (folder / "1" / "model.py").write_text(sleeper.CODE + INITIALIZE.format(failing=failing))
 
 
 def test_the_first_rank_serves_and_drains_while_the_other_only_loads_the_engine(machine):
     with machine.running("--world-size=2") as server, ThreadPoolExecutor() as pool:
         left = gpu_machine.count_left(server.server_pid)
-        assert sleep(server, "large", 0.25) == [0.25]
+        assert sleep(server, 0.25, "large") == [0.25]
         (worker,) = (pid for pid in processes.tree(server.supervisor_pid) if "--allow-http=false" in words(pid))
         assert [processes.stub_model(pid) for pid in processes.tree(worker)][1:] == ["large"]
-        answer = pool.submit(sleep, server, "text", 5.0)  # longer than mpirun bears after a SIGTERM
+        answer = pool.submit(sleep, server, 5.0, "text")  # longer than mpirun bears after a SIGTERM
         time.sleep(1.0)
         server.process.send_signal(signal.SIGTERM)
         assert answer.result() == [5.0]

@@ -16,7 +16,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 ENV HOME=/tmp
 USER 1000:1000
 EXPOSE 8000 8001 8002 8003
-HEALTHCHECK --interval=10s --timeout=5s --start-period=3m CMD [".venv/bin/python", "-m", "scripts.readiness", "--ready-port=8003"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=3m CMD [".venv/bin/python", "-m", "scripts.server.readiness", "--ready-port=8003"]
 ENTRYPOINT ["scripts/serve", "cpu", "--host=0.0.0.0", "--ready-port=8003"]
 
 # Triton's ONNX Runtime backend, which the image for TensorRT-LLM lacks; the text classifier uses it.
@@ -35,6 +35,6 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 ENV HOME=/tmp
 USER 1000:1000
 EXPOSE 8000 8001 8002 8003
-HEALTHCHECK --interval=10s --timeout=5s --start-period=15m CMD ["python3", "-m", "scripts.readiness", "--ready-port=8003"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=15m CMD ["python3", "-m", "scripts.server.readiness", "--ready-port=8003"]
 # NVIDIA's entry point sets up the driver's libraries, then runs the rest.
 ENTRYPOINT ["/opt/nvidia/nvidia_entrypoint.sh", "scripts/serve", "gpu", "--host=0.0.0.0", "--ready-port=8003"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bls.arrays import Array
-from bls.decision import Decision
 from bls.reply import Reply, joined_log_probs
-from bls.stop_words import WordStop
-from bls.stream_decoder import StreamDecoder
-from bls.word_filter import WordFilter
+from bls.routing.decision import Decision
+from bls.tokens.stop_words import WordStop
+from bls.tokens.stream_decoder import StreamDecoder
+from bls.words.stream_filter import WordFilter
 
 
 class AnswerText:

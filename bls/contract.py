@@ -1,7 +1,7 @@
 """Each tensor of the repository, spelt once.
 
 NVIDIA's inflight_batcher_llm (tensorrtllm_backend c2e65b8) is the source of all names, types and dims; what is ours
-stands apart, below its table. Each config.pbtxt is checked against these by tests/test_model_repository.py.
+stands apart, below its table. Each config.pbtxt is checked against these by tests/repository/test_model_repository.py.
 """
 
 from __future__ import annotations

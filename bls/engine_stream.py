@@ -12,10 +12,10 @@ import numpy as np
 
 from bls.arrays import boolean, int32
 from bls.errors import Busy, EngineFailed, EngineUnavailable, NotLoaded, RouterError, TimedOut
-from bls.fleet import Attempt
 from bls.reply import LOG_PROBS
 from bls.request import Request
-from bls.routing import Route
+from bls.routing.engine_health import Attempt
+from bls.routing.route import Route
 from bls.watcher import POLL_SECONDS, Watch
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]

@@ -66,7 +66,7 @@ class Manifest:
 
     @property
     def token_bytes_path(self) -> Path:
-        """The tokenizer's byte table, see `bls.token_bytes`."""
+        """The tokenizer's byte table, see `bls.tokens.byte_table`."""
         return self.folder / TABLE_FILE_NAME
 
     def save(self) -> None:

@@ -10,8 +10,8 @@ wrong. Else the log says file and line, and the last good version serves on. See
 from __future__ import annotations
 
 from bls.contract import LARGE, SMALL
-from bls.decision import ALL_WELL, Decision, Prompt, State, Tier, TierState, example
-from bls.prompt_settings import (
+from bls.routing.decision import ALL_WELL, Decision, Prompt, State, Tier, TierState, example
+from bls.safety.settings import (
     Classifier,
     Hidden,
     Language,
@@ -32,7 +32,7 @@ TIERS = (
 # The numbers of the rules.
 SMALL_MAX_PROMPT_TOKENS = 512  # Beyond it a small model loses the thread.
 SMALL_MAX_NEW_TOKENS = 256  # A long answer asks for a plan, which is what the large model is for.
-HARD_CLASSES = ("code", "maths", "reasoning")  # Of bls/classes.py.
+HARD_CLASSES = ("code", "maths", "reasoning")  # Of engines/classifier/labels.py.
 HARD_SIGNALS = ("hard", *HARD_CLASSES)  # What the prompt's checks may say that a small model is bad at,
 HARD_SCORE = 0.5  # and from which score on (0 to 1) they are believed.
 CLIENTS_MAY_CHOOSE = False  # Whether the parameter `tier` of a request ("small", "large") decides.
@@ -84,7 +84,7 @@ DEFAULT = SMALL  # Answers, as `policy_error`, when `choose` raises or takes lon
 
 # What a prompt goes through before `choose` sees it, in this order; the first check that refuses ends it. A check that
 # can't decide counts as a refusal (on_failure="closed", the default), or as if it had found nothing (the classifier and
-# the language). All options: bls/prompt_settings.py.
+# the language). All options: bls/safety/settings.py.
 TRUSTED = ("system", "developer")  # Messages of your own application. Where clients write these too, use ().
 NOT_THE_CLIENTS = (*TRUSTED, "assistant")  # What the model said may quote an attack that it declined.
 RISKS = ("prompt_injection", "violence", "self_harm", "sexual", "hate", "illegal_goods", "malware", "fraud")

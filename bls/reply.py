@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bls.arrays import Array, int32, strings
-from bls.decision import Decision
+from bls.routing.decision import Decision
 
 LOG_PROBS = ("cum_log_probs", "output_log_probs")
 

@@ -10,25 +10,25 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
 
-from bls import contract, record, shadow
+from bls import contract, request_log, shadow
 from bls.answer_text import AnswerText
 from bls.arrays import boolean, int32, strings
-from bls.decision import NO_MODEL, Decision
+from bls.engine_files import Engines
 from bls.engine_stream import EngineStream, Models, Tensors
-from bls.engines import Engines
 from bls.errors import BadRequest, EngineFailed, EngineUnavailable, RouterError
-from bls.policy_file import Policy
-from bls.policy_prompt import prompt_of
-from bls.prompt_safety import PromptSafety, Verdict
-from bls.prompt_settings import MASK, REFUSE
-from bls.record import Metrics, Record
+from bls.prompt_facts import prompt_of
 from bls.reply import LOG_PROBS, Reply, accumulated, joined
 from bls.request import Request, in_our_names
-from bls.routing import Route, Routing
-from bls.stop_words import WordStop
+from bls.request_log import Metrics, Record
+from bls.routing.decision import NO_MODEL, Decision
+from bls.routing.policy_file import Policy
+from bls.routing.route import Route, Routing
+from bls.safety.judge import PromptSafety, Verdict
+from bls.safety.settings import MASK, REFUSE
+from bls.tokens.stop_words import WordStop
 from bls.watcher import Watch
-from bls.word_filter import WordFilter
-from bls.word_table import NewestTable
+from bls.words.stream_filter import WordFilter
+from bls.words.table import NewestTable
 
 _ENCODED = ("INPUT_ID", "STOP_WORDS_IDS", "OUT_END_ID", "OUT_PAD_ID")
 
@@ -58,7 +58,7 @@ class Router:
         self._accumulate = accumulate
         self._routing = routing or Routing()
         self._answered: tuple[shadow.Answered, Route] | None = None
-        record.declare(metrics)
+        request_log.declare(metrics)
         shadow.declare(metrics)
 
     @property
@@ -72,7 +72,7 @@ class Router:
         Raises a RouterError; the client then has got nothing, or the pieces until the engine broke.
         """
         entry = Record(request.id)
-        self._metrics.add(record.IN_FLIGHT, 1)
+        self._metrics.add(request_log.IN_FLIGHT, 1)
         try:
             with closing(self._answer(request, watch, entry)) as replies:
                 if not request.stream:
@@ -90,7 +90,7 @@ class Router:
                 self._routing.record(entry.route, entry.outcome())
                 if other := self._routing.shadow_of(entry.route):
                     shadow.count_decision(entry.route.made, other, entry.output_tokens, self._metrics)
-            self._metrics.add(record.IN_FLIGHT, -1)
+            self._metrics.add(request_log.IN_FLIGHT, -1)
 
     @property
     def has_shadow(self) -> bool:

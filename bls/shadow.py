@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from bls.decision import Decision
 from bls.engine_stream import EngineStream, Models, Tensors
 from bls.errors import RouterError
-from bls.policy_file import Policy
-from bls.record import Metrics
 from bls.request import Request
-from bls.routing import Route
+from bls.request_log import Metrics
+from bls.routing.decision import Decision
+from bls.routing.policy_file import Policy
+from bls.routing.route import Route
 from bls.watcher import Watch
 
 SHADOWS = "llm_router_shadow_requests_total"

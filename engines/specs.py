@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bls.manifest import TIERS
-from bls.text_manifest import CLASSIFIER
+from engines.classifier.manifest import CLASSIFIER
 from engines.tensorrt_llm.spec import BadGpuSpec, GpuSpec
 from engines.toml_file import tomllib as tomllib
 

@@ -28,19 +28,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from bls.manifest import TIERS
-from bls.text_manifest import CLASSIFIER
-from engines import build, specs
+from bls.paths import ROOT
+from engines import specs
+from engines.builders import build
 from engines.classifier.examples import BadExamples
+from engines.classifier.manifest import CLASSIFIER
 from engines.tensorrt_llm.build import ENGINE, Plan
 from engines.tensorrt_llm.commands import EXAMPLES
 from engines.tensorrt_llm.flags import BadCommand
 from engines.tensorrt_llm.machine import BadMachine
 from scripts import gpu_engines
-from scripts.printing import print_all
-from scripts.progress import Progress
+from scripts.host.printing import print_all
+from scripts.host.progress import Progress
 
 ENGINES = (*TIERS, CLASSIFIER)
-BUILT = Path(__file__).resolve().parent.parent / "engines" / "built"
+BUILT = ROOT / "engines" / "built"
 OPENVINO = "openvino"
 _REFUSED = (specs.BadSpec, build.BadSource, BadExamples, BadCommand, BadMachine, gpu_engines.CommandFailed)
 

@@ -1,4 +1,4 @@
-"""Writes bls/data/characters.txt and bls/data/pinyin.txt from well-kept libraries.
+"""Writes bls/words/data/characters.txt and bls/words/data/pinyin.txt from well-kept libraries.
 
 Run it when one of them, or Unicode itself, has moved on; the files it writes are in git, so
 neither the compiler of word lists nor a server ever needs these libraries:
@@ -15,7 +15,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-DATA = Path(__file__).parent.parent / "bls" / "data"
+from bls.paths import ROOT
+
+DATA = ROOT / "bls" / "words" / "data"
 
 ASCII_LETTERS_AND_DIGITS = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 SOFT = set("+#@&%")  # meant literally in "c++" or "r&d", and yet put between Chinese characters

@@ -20,11 +20,11 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from scripts.doctor_read import CannotRead, Reader
-from scripts.doctor_report import as_json, for_people
-from scripts.doctor_rules import judge
-from scripts.doctor_sample import Observation, Sample
-from scripts.progress import Progress
+from scripts.diagnosis.read import CannotRead, Reader
+from scripts.diagnosis.report import as_json, for_people
+from scripts.diagnosis.rules import judge
+from scripts.diagnosis.sample import Observation, Sample
+from scripts.host.progress import Progress
 
 HEALTHY, FINDINGS, UNREADABLE, INTERRUPTED = 0, 1, 2, 130
 

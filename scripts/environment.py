@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import IO
 
 from bls.manifest import TIERS
-from bls.text_manifest import CLASSIFIER
-from scripts import interpreter, preflight
-from scripts.interruption import Interrupted, interruptible
-from scripts.preflight import Refused
-from scripts.progress import Progress
-from scripts.step import StepFailed, run_step
-from scripts.step_output import engine_status, first_line, last_line, pip_reason, pip_status
+from bls.paths import ROOT
+from engines.classifier.manifest import CLASSIFIER
+from scripts.host import interpreter, preflight
+from scripts.host.interruption import Interrupted, interruptible
+from scripts.host.preflight import Refused
+from scripts.host.progress import Progress
+from scripts.host.step import StepFailed, run_step
+from scripts.host.step_output import engine_status, first_line, last_line, pip_reason, pip_status
 
-ROOT = Path(__file__).resolve().parent.parent
 ENGINES = (*TIERS, CLASSIFIER)
 REFUSED, SETUP_FAILED = 2, 5  # exit statuses, explained in scripts/serve.py
 LAYOUT = 1  # raised when what is made here changes, so that old set-ups are made anew
@@ -97,7 +97,7 @@ class Environment:
 
     def needs_words(self) -> bool:
         """Whether words/ or the code that compiles it has changed since it was compiled."""
-        words, code = self.root / "words", self.root / "bls"
+        words, compiler = self.root / "words", self.root / "bls" / "words"
         try:
             compiled = self.compiled_words.stat().st_mtime
         except OSError:
@@ -107,9 +107,7 @@ class Environment:
             for folder in map(words.joinpath, ("deny", "allow", "patterns"))
             for path in (folder, *folder.glob("*"))
         ]
-        compiler = [*code.glob("word_*.py"), *code.glob("pii*.py")]
-        compiler += [code / name for name in ("normalise.py", "pinyin.py", "prompt_patterns.py")]
-        sources = [words / "categories.toml", *lists, *compiler, *(code / "data").glob("*")]
+        sources = [words / "categories.toml", *lists, *compiler.rglob("*.py"), *(compiler / "data").glob("*")]
         return any(path.stat().st_mtime > compiled for path in sources if path.exists())
 
     @property

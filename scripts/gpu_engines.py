@@ -14,16 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from bls.manifest import Manifest
-from engines.huggingface import Model
-from engines.sources import Unreachable
+from engines.builders.huggingface import Model
+from engines.builders.sources import Unreachable
 from engines.specs import BadSpec, Spec
 from engines.tensorrt_llm import build, flags, old_commands
 from engines.tensorrt_llm.build import Plan
 from engines.tensorrt_llm.commands import Command
 from engines.tensorrt_llm.model_config import family_by_name
 from engines.tensorrt_llm.spec import GpuSpec
-from scripts.progress import PLAIN_INTERVAL_S, Progress
-from scripts.step import StepFailed, run_step
+from scripts.host.progress import PLAIN_INTERVAL_S, Progress
+from scripts.host.step import StepFailed, run_step
 
 BUILDERS = (build.ENGINE, build.LLMAPI)
 _PREFIX = re.compile(r"^(\[[^\]]*\]\s*)+")  # of TensorRT-LLM's log: [11/30/2026-03:40:00] [TRT-LLM] [I]

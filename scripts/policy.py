@@ -18,15 +18,15 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from bls.decision import ALL_WELL, Decision, Prompt, State, TierState
-from bls.policy_check import check, check_apart
-from bls.policy_corpus import trials
-from bls.policy_file import SHIPPED, Policy, read_source
-from bls.policy_settings import BadPolicy
+from bls.paths import MODEL_REPOSITORY
+from bls.routing.check import check, check_apart
+from bls.routing.decision import ALL_WELL, Decision, Prompt, State, TierState
+from bls.routing.policy_file import SHIPPED, Policy, read_source
+from bls.routing.settings import BadPolicy
+from bls.routing.trials import trials
 from scripts.policy_changes import Changes, replayed
 
 TRIALS = 5000
-_REPOSITORY = SHIPPED.parent.parent / "model_repository"
 
 
 def main(arguments: list[str]) -> int:
@@ -116,13 +116,13 @@ def counted(policy: Policy, text: str, options: argparse.Namespace) -> Prompt:
     """The prompt as `preprocessing` counts it, by the engines' own tokenizers."""
     try:  # Only this needs the packages of .venv.
         from bls.arrays import boolean, int32, strings
-        from bls.engines import TIERS
-        from bls.preprocessing import Preprocessor
-        from bls.tiers import load_tiers
+        from bls.engine_files import TIERS
+        from bls.tokens.preprocessing import Preprocessor
+        from bls.tokens.tiers import load_tiers
     except ImportError as error:
         raise ValueError(f"{error}: run scripts/install first") from None
 
-    tiers = load_tiers(_REPOSITORY)
+    tiers = load_tiers(MODEL_REPOSITORY)
     preprocessor = Preprocessor(tiers)
     inputs = {"REQUEST_OUTPUT_LEN": int32(options.max_tokens)}
     inputs |= {"MESSAGES": strings(text)} if options.messages else {"QUERY": strings(text)}

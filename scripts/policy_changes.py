@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bls import decision_log
-from bls.decision import NO_MODEL, Decision, Prompt
-from bls.decision_json import prompt_to_json
-from bls.policy_file import Policy
+from bls.routing import decision_log
+from bls.routing.decision import NO_MODEL, Decision, Prompt
+from bls.routing.decision_json import prompt_to_json
+from bls.routing.policy_file import Policy
 
 EXAMPLES = 3  # of each move
 

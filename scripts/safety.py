@@ -15,16 +15,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bls import word_list
 from bls.errors import BadRequest
+from bls.paths import WORDS
 from bls.policy import SAFETY
-from bls.prompt_safety import PromptSafety, Verdict
-from bls.prompt_settings import Safety
-from bls.word_compiler import compile_lists
-from bls.word_list import ListError
-from bls.word_table import NewestTable
-
-WORDS = Path(__file__).resolve().parent.parent / "words"
+from bls.safety.judge import PromptSafety, Verdict
+from bls.safety.settings import Safety
+from bls.words import lists
+from bls.words.compiler import compile_lists
+from bls.words.lists import ListError
+from bls.words.table import NewestTable
 
 
 def main(arguments: list[str]) -> int:
@@ -32,7 +31,7 @@ def main(arguments: list[str]) -> int:
     try:
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / "compiled.bin"
-            compile_lists(word_list.read(options.folder), target)
+            compile_lists(lists.read(options.folder), target)
             safety = PromptSafety(without_classifier(SAFETY), NewestTable(target))
             given = ("", options.text) if options.chat else (options.text, "")
             safety.judge(*given, not options.plain)  # A process's first prompt takes longer than all others.

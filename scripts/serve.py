@@ -19,14 +19,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from scripts import model_folders, preflight, serve_gpu, server_options, shared_memory
-from scripts.environment import ROOT, Environment, SetupFailed, explain
-from scripts.interruption import Interrupted, interruptible
-from scripts.preflight import Refused
-from scripts.progress import Progress
-from scripts.server_options import flag_names, flag_value, is_off
-from scripts.supervisor import Supervisor
-from scripts.tritonserver import Settings, Start, TritonServer, described, shown, start_of
+from bls.paths import ROOT
+from scripts.environment import Environment, SetupFailed, explain
+from scripts.host import preflight, shared_memory
+from scripts.host.interruption import Interrupted, interruptible
+from scripts.host.preflight import Refused
+from scripts.host.progress import Progress
+from scripts.server import model_folders, serve_gpu, server_options
+from scripts.server.server_options import flag_names, flag_value, is_off
+from scripts.server.supervisor import Supervisor
+from scripts.server.tritonserver import Settings, Start, TritonServer, described, shown, start_of
 
 DRAIN_S = 30
 SERVED_HERE = {

@@ -15,14 +15,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bls import word_list
-from bls.normalise import normaliser
-from bls.word_compiler import compile_lists
-from bls.word_filter import Hit, WordFilter, filter_text
-from bls.word_list import ListError, WordLists
-from bls.word_table import WordTable
-
-WORDS = Path(__file__).resolve().parent.parent / "words"
+from bls.paths import WORDS
+from bls.words import lists as word_list
+from bls.words.compiler import compile_lists
+from bls.words.lists import ListError, WordLists
+from bls.words.normalise import normaliser
+from bls.words.stream_filter import Hit, WordFilter, filter_text
+from bls.words.table import WordTable
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""What TritonAsyncClient must do on any server: a fake in tests/test_client.py, a real one in tests/server/."""
+"""What TritonAsyncClient must do on any server: a fake one in tests/scripts/client/, a real one in tests/server/."""
 
 from __future__ import annotations
 

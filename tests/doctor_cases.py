@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from bls import record
+from bls import request_log
 from bls.contract import LARGE, PREPROCESSING, ROUTER, SMALL
-from scripts.doctor_rules import judge
-from scripts.doctor_sample import Counts, Machine, Observation, Sample
-from scripts.metrics_page import parse
+from scripts.diagnosis.metrics_page import parse
+from scripts.diagnosis.rules import judge
+from scripts.diagnosis.sample import Counts, Machine, Observation, Sample
 
 GIB, MIB = 2**30, 2**20
 READY = {name: ("READY", "") for name in (ROUTER, SMALL, LARGE, PREPROCESSING, "engine_control")}
 MACHINE = Machine(4, 0.0, 16 * GIB, 8 * GIB, 1024 * MIB, 900 * MIB, 0, {})
 PENDING = 'nv_inference_pending_request_count{model="%s"}'
-IN_FLIGHT = record.IN_FLIGHT
+IN_FLIGHT = request_log.IN_FLIGHT
 
 
 def observed(

@@ -11,11 +11,11 @@ import numpy as np
 
 from bls.errors import BadRequest, RouterError
 from bls.manifest import Manifest
-from engines import worker
-from engines.generation import Generation
-from engines.parameters import EngineParameters
-from engines.pipeline import Figure, Produced
-from engines.scheduler import Scheduler
+from engines.worker import worker
+from engines.worker.generation import Generation
+from engines.worker.parameters import EngineParameters
+from engines.worker.pipeline import Figure, Produced
+from engines.worker.scheduler import Scheduler
 
 REFUSED_ID = 99
 

@@ -9,9 +9,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts import local_server, processes
-from scripts.local_server import Launch, Server
-from scripts.tritonserver import SHM_VARIABLE
+from scripts.bench import local_server
+from scripts.bench.local_server import Launch, Server
+from scripts.host import processes
+from scripts.server.tritonserver import SHM_VARIABLE
 
 STAND_INS = Path(__file__).parent / "stand_ins"
 CONFIG = """
@@ -25,7 +26,7 @@ PARAMETER = 'parameters {{ key: "{}" value {{ string_value: "{}" }} }}\n'
 
 @dataclass(frozen=True)
 class GpuMachine:
-    """Everything lies in `folder`; `launched` and `running` are scripts/local_server.py's, with `serve gpu` on it."""
+    """Everything lies in `folder`; `launched` and `running` are local_server.py's, with `serve gpu` on it."""
 
     folder: Path
     variables: dict[str, str] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bls import gguf, tokenizer
+from bls.tokens import gguf, tokenizer_files
 
 GOLDENS = Path(__file__).parent / "data" / "chat_goldens.json"
 TALK = [
@@ -54,7 +54,7 @@ def main() -> None:
 
     goldens = []
     file = Path("engines/built/small/SmolLM2-135M-Instruct.Q4_1.gguf")
-    ours = tokenizer.load_file("gguf", file)
+    ours = tokenizer_files.load_file("gguf", file)
     named = {"bos_token": ours.settings.bos_token, "eos_token": ours.settings.eos_token}
     theirs = PreTrainedTokenizerFast(tokenizer_object=ours.core, **named)
     for name, template in {**TEMPLATES, "SmolLM2": gguf.read_metadata(file)["tokenizer.chat_template"]}.items():

@@ -12,10 +12,10 @@ import sentencepiece
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from bls.fast_tokenizer import FastTokenizer
 from bls.manifest import Manifest, TokenizerFile
-from bls.sentencepiece_tokenizer import SentencePieceTokenizer
-from bls.tokenizer_base import Settings
+from bls.tokens.huggingface import FastTokenizer
+from bls.tokens.sentencepiece_tokenizer import SentencePieceTokenizer
+from bls.tokens.tokenizer import Settings
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog, and the dog does not mind at all.",

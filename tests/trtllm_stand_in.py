@@ -12,7 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent  # run as a file, so nothing can be imported yet
+
 GPU = "NVIDIA L4, 8.9"
 VERSION = "1.1.0"
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bls.normalise import INVISIBLE, LETTER, SEPARATOR, SOFT, Folding, is_cjk, normaliser
+from bls.words.normalise import INVISIBLE, LETTER, SEPARATOR, SOFT, Folding, is_cjk, normaliser
 
 ASCII_WORD = set("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 

@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 import onnx
 
-from bls import text_manifest
-from bls.classes import LABELS
 from bls.manifest import BadManifest
-from bls.text_manifest import CLASSIFIER, TextManifest
-from bls.text_tokenizer import TextTokenizer
-from engines.build import replace_folder
+from engines.builders.build import replace_folder
+from engines.builders.sources import BadSource, Say, downloaded_wheel
 from engines.classifier import evaluation, examples, graph, head, safetensors
+from engines.classifier import manifest as text_manifest
+from engines.classifier.labels import LABELS
+from engines.classifier.manifest import CLASSIFIER, TextManifest
 from engines.classifier.session import Array, Classifier
-from engines.sources import BadSource, Say, downloaded_wheel
+from engines.classifier.tokenizer import TextTokenizer
 
 FORMAT = 3  # raised when model.onnx is made in another way, so that old ones are made anew
 MODEL, WEIGHTS, TOKENIZER, EVALUATION = "model.onnx", "weights.bin", "tokenizer.json", "evaluation.json"

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bls.classes import RISKS
 from engines.classifier.head import softmax
+from engines.classifier.labels import RISKS
 
 Array = np.ndarray[Any, Any]
 SCORES = (0.5, 0.7, 0.9)

@@ -9,8 +9,8 @@ import numpy as np
 import onnxruntime
 
 from bls.errors import BadRequest, RouterError
-from bls.text_manifest import TextManifest
 from engines.classifier.batches import runs
+from engines.classifier.manifest import TextManifest
 
 Array = np.ndarray[Any, Any]
 Tensors = Mapping[str, Array]

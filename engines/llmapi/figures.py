@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from engines.pipeline import Figure
+from engines.worker.pipeline import Figure
 
 Record = Mapping[str, Any]
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from bls.errors import BadRequest
-from engines.generation import Guide
-from engines.xgrammar_words import reason
+from engines.worker.generation import Guide
+from engines.worker.grammar_errors import reason
 
 _PARSERS = {"json_schema": "from_json_schema", "regex": "from_regex", "ebnf_grammar": "from_ebnf"}
 

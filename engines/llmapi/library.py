@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bls import tokenizer
 from bls.manifest import Manifest
+from bls.tokens import tokenizer_files
 from engines.llmapi.settings import LlmApiParameters
-from engines.parameters import BadParameter
+from engines.worker.parameters import BadParameter
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _BUILDER = "llmapi"  # of a tier that holds a Hugging Face model
@@ -60,7 +60,7 @@ def _check_tokenizer(folder: Path, manifest: Manifest) -> None:
     """The prompts come as ids of the manifest's tokenizer: for another one they would be noise."""
     built = manifest.tokenizer
     file = folder / Path(built.path).name
-    if built.kind != "gguf" and file.is_file() and tokenizer.digest(built.kind, file) != built.sha256:
+    if built.kind != "gguf" and file.is_file() and tokenizer_files.digest(built.kind, file) != built.sha256:
         raise BadParameter(f"{file} is another tokenizer than that of {manifest.file}: build the tier of this model")
 
 

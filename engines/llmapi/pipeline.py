@@ -18,13 +18,13 @@ from typing import Any, TypeVar
 
 from bls.errors import BadRequest, EngineFailed
 from bls.manifest import Manifest
-from engines import process_tree
-from engines.generation import Generation
 from engines.llmapi import figures, library
 from engines.llmapi.grammar import GrammarCheck
 from engines.llmapi.sampling import read_step, sampling_params
 from engines.llmapi.settings import LlmApiParameters
-from engines.pipeline import Figure, Produced
+from engines.worker import process_tree
+from engines.worker.generation import Generation
+from engines.worker.pipeline import Figure, Produced
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bls.errors import BadRequest, EngineFailed, RouterError
-from engines.generation import Generation, Guide, Sampling
 from engines.llmapi.settings import TRTLLM_SAMPLER, LlmApiParameters
-from engines.pipeline import Produced
+from engines.worker.generation import Generation, Guide, Sampling
+from engines.worker.pipeline import Produced
 
 _ENDS = {None: "", "stop": "end_id", "length": "length"}
 _GUIDES = {"json_schema": "json", "regex": "regex", "ebnf_grammar": "grammar"}

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engines.parameters import BOOLEAN, COMMON_READERS, BadParameter, EngineParameters, Readers, choice, number, read_as
+from engines.worker.parameters import (
+    BOOLEAN,
+    COMMON_READERS,
+    BadParameter,
+    EngineParameters,
+    Readers,
+    choice,
+    number,
+    read_as,
+)
 
 TRTLLM_SAMPLER, TORCH_SAMPLER = "TRTLLMSampler", "TorchSampler"
 _SAMPLERS = {name: name for name in (TRTLLM_SAMPLER, TORCH_SAMPLER)}

@@ -19,8 +19,8 @@ import openvino_genai
 from openvino import opset13 as opset
 
 from bls.errors import BadRequest
-from engines.generation import Guide
-from engines.xgrammar_words import reason
+from engines.worker.generation import Guide
+from engines.worker.grammar_errors import reason
 
 _FIELDS = {"json": "json_schema", "json_schema": "json_schema", "regex": "regex", "ebnf_grammar": "grammar"}
 _ANY_JSON = "{}"

@@ -1,6 +1,6 @@
 """OpenVINO GenAI's ContinuousBatchingPipeline as a Pipeline.
 
-Its step() holds the GIL throughout, so it lives in a process of its own (engines/worker.py).
+Its step() holds the GIL throughout, so it lives in a process of its own (engines/worker/worker.py).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import openvino_genai
 
 from bls.errors import BadRequest, Busy, EngineFailed, RouterError
 from bls.manifest import BadManifest, Manifest
-from engines.generation import Generation, Guide, Sampling
 from engines.openvino.grammar import GrammarCheck, structured_output
-from engines.parameters import EngineParameters
-from engines.pipeline import Figure, Produced
+from engines.worker.generation import Generation, Guide, Sampling
+from engines.worker.parameters import EngineParameters
+from engines.worker.pipeline import Figure, Produced
 
 log = logging.getLogger(__name__)
 

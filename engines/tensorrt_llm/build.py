@@ -6,8 +6,8 @@
     engine.json, token_bytes.bin    what `preprocessing` and the router read
     xgrammar_tokenizer_info.json    for guided decoding
 
-As in engines/build.py a folder appears whole or not at all. What is being made lies in .<tier>.work beside it: there a
-checkpoint is kept whose engine couldn't be built, since calibrating a large model takes an hour.
+As in engines/builders/build.py a folder appears whole or not at all. What is being made lies in .<tier>.work beside
+it: there a checkpoint is kept whose engine couldn't be built, since calibrating a large model takes an hour.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bls import manifest, token_bytes_build, tokenizer
-from engines.build import RECORD, replace_folder
-from engines.huggingface import Model
-from engines.model_files import describe_huggingface
-from engines.sources import BadSource, Say, link_all
+from bls import manifest
+from bls.tokens import byte_table_build, tokenizer_files
+from engines.builders.build import RECORD, replace_folder
+from engines.builders.huggingface import Model
+from engines.builders.model_files import describe_huggingface
+from engines.builders.sources import BadSource, Say, link_all
 from engines.tensorrt_llm import commands, machine, outputs, tokenizer_info
 from engines.tensorrt_llm.commands import Command, Run
 from engines.tensorrt_llm.machine import Machine
@@ -172,8 +173,8 @@ def _describe(plan: Plan, model: Model, draft: Path, say: Say) -> None:
     described = describe_huggingface(draft, _TOKENIZER, context_tokens=plan.spec.max_seq_len, **fields)
     described.save()
     say("building the tokenizer's byte table")
-    loaded = tokenizer.load(described)
-    token_bytes_build.ensure(described, loaded)
+    loaded = tokenizer_files.load(described)
+    byte_table_build.ensure(described, loaded)
     info = tokenizer_info.info(loaded, described.end_ids)
     (draft / tokenizer_info.FILE_NAME).write_text(json.dumps(info), encoding="utf-8")
 

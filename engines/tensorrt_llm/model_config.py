@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engines.sources import BadSource
+from engines.builders.sources import BadSource
 from engines.tensorrt_llm.spec import GpuSpec
 from engines.tensorrt_llm.suitability import Dimensions, context_tokens, unsuited
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engines.sources import BadSource
+from engines.builders.sources import BadSource
 from engines.tensorrt_llm.spec import GpuSpec
 
 # Of the model's 16-bit weights; int4 with its scales and with what stays in 16 bits (embeddings, lm_head).

@@ -11,9 +11,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from bls.fast_tokenizer import FastTokenizer
-from bls.sentencepiece_tokenizer import SentencePieceTokenizer
-from bls.tokenizer_base import Tokenizer
+from bls.tokens.huggingface import FastTokenizer
+from bls.tokens.sentencepiece_tokenizer import SentencePieceTokenizer
+from bls.tokens.tokenizer import Tokenizer
 
 FILE_NAME = "xgrammar_tokenizer_info.json"
 _SPACE = "\u2581"  # SentencePiece's sign for a space.

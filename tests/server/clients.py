@@ -17,7 +17,7 @@ import numpy as np
 import tritonclient.grpc as grpc
 
 from bls.arrays import boolean, int32, strings
-from scripts.stream_load import tensor
+from scripts.bench.stream_load import tensor
 
 
 def generate(server: Any, model: str = "llm_router", **body: Any) -> tuple[int, dict[str, Any]]:

@@ -6,8 +6,8 @@ import re
 import shutil
 
 from bls.contract import LARGE, ROUTER
-from bls.policy_file import SHIPPED
-from scripts.document_examples import examples
+from bls.routing.policy_file import SHIPPED
+from scripts.write_doc_examples import examples
 from tests.server import echo_repository
 
 ROOT = echo_repository.ROOT

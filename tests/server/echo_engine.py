@@ -11,10 +11,11 @@ import time
 
 import numpy as np
 
-from bls import manifest, token_bytes, triton_io
+from bls import manifest, triton_io
 from bls.contract import ENGINE
 from bls.errors import BadRequest, Cancelled, EngineFailed
 from bls.manifest import TABLE_FILE_NAME
+from bls.tokens import byte_table
 from tests.server.echo_repository import (
     CUT,
     ENDLESS,
@@ -132,7 +133,7 @@ class Cutter:
     """Says the same text in other tokens."""
 
     def __init__(self, path):
-        self.table = token_bytes.open_table(path)
+        self.table = byte_table.open_table(path)
         vocabulary = range(self.table.header.vocab_size)
         self.bytes = {self.table.piece(token): token for token in vocabulary if len(self.table.piece(token)) == 1}
 

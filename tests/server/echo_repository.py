@@ -8,9 +8,9 @@ import shutil
 from pathlib import Path
 
 from bls.contract import ENGINE_CONTROL, LARGE, POSTPROCESSING, PREPROCESSING, ROUTER, SMALL
-from bls.word_compiler import compile_folder
+from bls.paths import ROOT
+from bls.words.compiler import compile_folder
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCE = ROOT / "model_repository"
 
 # What `seed` tells the echo engine: milliseconds between two tokens, plus 1000 times one of these.

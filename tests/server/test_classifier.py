@@ -14,15 +14,14 @@ import pytest
 from tritonclient import grpc
 from tritonclient.utils import InferenceServerException
 
-from bls import text_manifest
-from bls.classes import LABELS, RISKS
-from engines.classifier import build
+from engines.classifier import build, manifest
+from engines.classifier.labels import LABELS, RISKS
 from tests.server.clients import generate
 from tests.server.serving import ROOT
 
 pytestmark = pytest.mark.server
 
-MANIFEST = text_manifest.load(ROOT / "engines" / "built" / "classifier")
+MANIFEST = manifest.load(ROOT / "engines" / "built" / "classifier")
 PROMPTS = {
     "Write a short poem about the first snow": "creative_writing",
     "Write a Python function that parses a date": "code",

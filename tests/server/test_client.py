@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from bls.contract import LLAMA_7B_ENSEMBLE, ROUTER
-from scripts import stress
 from scripts.client import Request, TritonAsyncClient
+from scripts.stress import __main__ as stress
 from tests.client_cases import ENDLESS, TEXT, ClientCases
 from tests.server import echo_repository
 from tests.server.clients import control, metric

@@ -20,9 +20,10 @@ import pytest
 import tritonclient.grpc as grpc
 
 from bls.contract import LARGE, PREPROCESSING, ROUTER, SMALL
-from scripts import doctor, processes
-from scripts.doctor_read import Reader
-from scripts.doctor_rules import judge
+from scripts import doctor
+from scripts.diagnosis.read import Reader
+from scripts.diagnosis.rules import judge
+from scripts.host import processes
 from tests.server import doctor_repository, echo_repository
 from tests.server.clients import control, events_of, eventually, generate, inputs_of, post
 from tests.server.doctor_repository import POLICY, TENSORS, TOO_LARGE, write

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from bls.contract import LARGE, POSTPROCESSING, ROUTER
-from bls.policy_file import SHIPPED
+from bls.routing.policy_file import SHIPPED
 from tests.server import echo_repository
 from tests.server.clients import answer, control, eventually, generate, is_ready
 from tests.server.prometheus import MONITORING, Prometheus, running_prometheus

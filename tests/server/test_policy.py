@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from bls import decision_log
 from bls.contract import LARGE, SMALL
-from bls.policy_file import SHIPPED, load_policy, version_of
+from bls.routing import decision_log
+from bls.routing.policy_file import SHIPPED, load_policy, version_of
 from scripts.policy_changes import replayed
 from tests.server import echo_repository
 from tests.server.clients import answer, control, event_stream, events_of, eventually, idle, metric, refusal

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from bls.contract import SMALL
-from bls.policy_file import SHIPPED
-from bls.word_compiler import compile_folder
-from bls.word_filter import filter_text
-from bls.word_table import WordTable
+from bls.routing.policy_file import SHIPPED
+from bls.words.compiler import compile_folder
+from bls.words.stream_filter import filter_text
+from bls.words.table import WordTable
 from tests.server import echo_repository
 from tests.server.clients import answer, events_of, eventually, idle, metric
 from tests.server.serving import launched, running_server

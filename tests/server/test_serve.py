@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts import processes, shared_memory
-from scripts.model_control import ControlFailed, ModelControl
+from scripts.host import processes, shared_memory
+from scripts.server.model_control import ControlFailed, ModelControl
 from tests.server import sleeper
 from tests.server.serving import ROOT, Server, launched
 from tests.server.sleeper import request_body, sleep

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts import processes, shared_memory
 from scripts.environment import Environment
+from scripts.host import processes, shared_memory
 from tests import gpu_machine
 from tests.gpu_machine import GpuMachine
 from tests.server import sleeper

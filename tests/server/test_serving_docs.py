@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from scripts.document_examples import Command, examples
+from scripts.write_doc_examples import Command, examples
 from tests.server.serving import ROOT, Server, running_server
 
 pytestmark = pytest.mark.server

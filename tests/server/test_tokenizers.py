@@ -14,7 +14,8 @@ import pytest
 from tritonclient import grpc
 from tritonclient.utils import InferenceServerException
 
-from bls import manifest, token_bytes, tokenizer
+from bls import manifest
+from bls.tokens import byte_table, tokenizer_files
 from tests.server.serving import ROOT, launched
 from tests.small_tokenizers import SNIPPETS
 
@@ -33,7 +34,7 @@ def client(server) -> Iterator[grpc.InferenceServerClient]:
 
 @pytest.fixture(scope="module")
 def local():
-    return tokenizer.load(manifest.load(MANIFEST))
+    return tokenizer_files.load(manifest.load(MANIFEST))
 
 
 def tensor(name, datatype, values):
@@ -84,7 +85,7 @@ def test_text_is_the_tokenizers_own_and_the_byte_tables(client, local):
         for ids in sequences
     ]
     engine = manifest.load(MANIFEST)
-    table = token_bytes.open_table(engine.token_bytes_path, engine.tokenizer.sha256)
+    table = byte_table.open_table(engine.token_bytes_path, engine.tokenizer.sha256)
     for ids, (result, error) in zip(sequences, ask_all(client, "postprocessing", requests, "OUTPUT"), strict=True):
         assert error is None
         (text,) = result.as_numpy("OUTPUT")[0]

@@ -17,8 +17,8 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from scripts.option_names import OTHERS
-from scripts.server_options import KNOWN
+from scripts.server.option_names import OTHERS
+from scripts.server.server_options import KNOWN
 
 PREFIX = "python,shm-region-prefix-name="
 

@@ -1,7 +1,7 @@
 """Sends an engine the `stop` request of a running one. One at a time: see config.pbtxt."""
 
 from bls import contract, triton_io
-from engines.control import stop
+from engines.triton.control import stop
 
 
 class TritonPythonModel:

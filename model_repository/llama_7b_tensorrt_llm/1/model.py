@@ -3,7 +3,7 @@
 TensorRT-LLM's own backend (config.pbtxt) doesn't read this file.
 """
 
-from engines.batch_model import BatchModel
+from engines.triton.batch_model import BatchModel
 
 TIER = "large"
 

@@ -3,13 +3,13 @@
 import gc
 
 from bls import serving, triton_io
-from bls.engines import Engines
-from bls.policy_service import PolicyService
-from bls.prompt_classify import classifier
-from bls.prompt_safety import PromptSafety
+from bls.engine_files import Engines
 from bls.router import Router
+from bls.routing.service import PolicyService
+from bls.safety.classifier import classifier
+from bls.safety.judge import PromptSafety
 from bls.watcher import Watcher
-from bls.word_table import words_beside
+from bls.words.table import words_beside
 
 
 class TritonPythonModel:

@@ -1,11 +1,11 @@
-"""Token ids to text. See bls/postprocessing.py."""
+"""Token ids to text. See bls/tokens/postprocessing.py."""
 
 from __future__ import annotations
 
 from bls import triton_io
 from bls.contract import POSTPROCESSING_CONTRACT
-from bls.postprocessing import Postprocessor
-from bls.tiers import load_tiers
+from bls.tokens.postprocessing import Postprocessor
+from bls.tokens.tiers import load_tiers
 
 
 class TritonPythonModel:

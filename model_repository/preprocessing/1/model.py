@@ -1,10 +1,11 @@
-"""Text to token ids. See bls/preprocessing.py."""
+"""Text to token ids. See bls/tokens/preprocessing.py."""
 
 from __future__ import annotations
 
-from bls import preprocessing, triton_io
+from bls import triton_io
 from bls.contract import PREPROCESSING_CONTRACT
-from bls.tiers import load_tiers
+from bls.tokens import preprocessing
+from bls.tokens.tiers import load_tiers
 
 
 class TritonPythonModel:

@@ -1,11 +1,11 @@
-"""Whole texts through the sensitive-word filter. See bls/text_filter.py."""
+"""Whole texts through the sensitive-word filter. See bls/words/whole_texts.py."""
 
 from __future__ import annotations
 
 from bls import triton_io
 from bls.contract import SENSITIVE_WORDS_CONTRACT
-from bls.text_filter import TextFilter
-from bls.word_table import words_beside
+from bls.words.table import words_beside
+from bls.words.whole_texts import TextFilter
 
 
 class TritonPythonModel:

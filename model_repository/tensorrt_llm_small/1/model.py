@@ -3,7 +3,7 @@
 TensorRT-LLM's own backend (config.pbtxt) doesn't read this file.
 """
 
-from engines.triton_model import EngineModel
+from engines.triton.triton_model import EngineModel
 
 
 class TritonPythonModel:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bls import manifest, text_manifest, triton_io
+from bls import manifest, triton_io
 from bls.contract import TEXT_CLASSIFIER_CONTRACT
+from engines.classifier import manifest as text_manifest
 from engines.classifier.session import Classifier
 
 

@@ -1,10 +1,11 @@
-"""Text to the classifier's token ids. See bls/text_tokenizer.py."""
+"""Text to the classifier's token ids. See engines/classifier/tokenizer.py."""
 
 from __future__ import annotations
 
-from bls import manifest, text_manifest, triton_io
+from bls import manifest, triton_io
 from bls.contract import TEXT_TOKENIZER_CONTRACT
-from bls.text_tokenizer import TextTokenizer
+from engines.classifier import manifest as text_manifest
+from engines.classifier.tokenizer import TextTokenizer
 
 
 class TritonPythonModel:

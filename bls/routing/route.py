@@ -1,0 +1,134 @@
+"""The policy at work on one request: the decision, then one engine after the other until one takes it."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from bls.routing import decision_log
+from bls.routing.decision import Decision, Prompt, State
+from bls.routing.engine_health import Attempt, Fleet
+from bls.routing.policy_file import SHIPPED, Guard, Policy, load_policy, unguarded
+from bls.routing.shared_table import SharedTable
+
+
+class Newest(Protocol):
+    @property
+    def current(self) -> Policy: ...
+
+
+class Shadow(Protocol):
+    @property
+    def current(self) -> Policy | None: ...
+
+
+class Shipped:
+    """The shipped policy, for ever: where no server watches a file."""
+
+    def __init__(self) -> None:
+        self.current = load_policy(SHIPPED)
+
+
+class Routing:
+    """What a router process decides by. Without arguments: the shipped policy, and a state that nobody shares."""
+
+    def __init__(
+        self,
+        policies: Newest | None = None,
+        fleet: Fleet | None = None,
+        guard: Guard = unguarded,
+        log: Path | None = None,
+        shadow: Shadow | None = None,
+    ) -> None:
+        self._log = log
+        self._shadow = shadow
+        self._policies = policies or Shipped()
+        self._fleet = fleet or Fleet(SharedTable(None))
+        self._guard = guard
+
+    @property
+    def policy(self) -> Policy:
+        """The newest; a request keeps the one that it began with."""
+        return self._policies.current
+
+    def route(self, policy: Policy, prompt: Prompt) -> Route:
+        state = self._fleet.state(policy.settings)
+        return Route(policy, self._fleet, prompt, state, policy.decide(prompt, state, self._guard))
+
+    def shadow_of(self, route: Route) -> tuple[Policy, Decision] | None:
+        """Another policy that follows the requests unseen, and what it would have said to this one."""
+        policy = self._shadow.current if self._shadow else None
+        if policy is None or not set(policy.settings.models) <= set(route.prompt.tokens):
+            return None
+        return policy, policy.decide(route.prompt, route.state, self._guard)
+
+    def record(self, route: Route, outcome: Mapping[str, Any]) -> None:
+        """A line in the log of decisions, where the policy wants one."""
+        megabytes = route.policy.settings.record_megabytes
+        if not megabytes or self._log is None:
+            return
+        try:
+            self._log.parent.mkdir(exist_ok=True)
+            recorded = decision_log.Recorded(route.prompt, route.state, route.made, outcome)
+            decision_log.append(self._log, recorded, megabytes << 20)
+        except OSError as error:
+            logging.warning(f"{self._log}: the decision is not recorded: {error.strerror}")
+
+
+class Route:
+    """One request's. `made` is the policy's decision, `decision` that or the fallback that stands in for it."""
+
+    def __init__(self, policy: Policy, fleet: Fleet, prompt: Prompt, state: State, made: Decision) -> None:
+        self.policy = policy
+        self.prompt = prompt
+        self.state = state
+        self.made = self.decision = made
+        self._fleet = fleet
+        self._tried = {made.model}
+
+    def to(self, model: str, reason: str) -> Route:
+        """The way to this model instead, without a fallback."""
+        route = Route(self.policy, self._fleet, self.prompt, self.state, replace(self.made, model=model, reason=reason))
+        route._tried.update(self.policy.settings.models)
+        return route
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether half of the router processes or more are answering."""
+        return self._fleet.busy_share >= 0.5
+
+    def begin(self) -> Attempt | None:
+        """The attempt at the decision's engine; None while it is left alone, and another could be tried."""
+        is_last = self._next("cooling_down") is None
+        return self._fleet.begin(self.decision.model, self.policy.settings, in_any_case=is_last)
+
+    @property
+    def first_token_seconds(self) -> float | None:
+        """How long the engine may take for its first token; None where no other could be tried."""
+        if self._next("slow") is None:
+            return None
+        return self.policy.settings.first_token_seconds[self.decision.model]
+
+    def fall_back(self, why: str) -> bool:
+        """Makes the next engine of the chain the decision's; False if there is none."""
+        following = self._next(why)
+        if following is None:
+            return False
+        self._tried.add(following.model)
+        self.decision = following
+        return True
+
+    def start_over(self) -> None:
+        """All engines may be tried again."""
+        self.decision, self._tried = self.made, {self.made.model}
+
+    def pause_seconds(self) -> float:
+        """Before all engines are tried again: no two requests wait for the same time."""
+        return self.policy.settings.retry_seconds * random.uniform(0.5, 1.5)
+
+    def _next(self, why: str) -> Decision | None:
+        return self.policy.fall_back(self.decision, why, self._tried, self.prompt, self.state)

@@ -1,0 +1,77 @@
+"""Everything of a router process that the policy needs: the shared table, the file's newest version, the thread."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from bls.request_log import Metrics
+from bls.routing.engine_health import Fleet
+from bls.routing.policy_file import SHIPPED
+from bls.routing.policy_thread import PolicyKeeper
+from bls.routing.reload import Policies
+from bls.routing.route import Routing
+from bls.routing.shadow_policy import ShadowPolicy
+from bls.routing.shared_table import SharedTable
+from bls.routing.time_limit import Guard
+
+POLICY_RELOADS = "llm_router_policy_reloads_total"
+POLICY_IN_FORCE = "llm_router_policy_in_force"
+BREAKERS_OPENED = "llm_router_breakers_opened_total"
+
+SHARED_MEMORY = Path("/dev/shm")
+# As scripts/serve names a server's files there, so that they go when it ends, or with those that no process maps.
+PREFIX_VARIABLE = "LLM_ROUTER_SHM_PREFIX"
+_PREFIX = "llm_router_shm_"
+
+
+def table_path() -> Path:
+    """The file that the router processes of one server share: all are children of one tritonserver."""
+    prefix = os.environ.get(PREFIX_VARIABLE) or f"{_PREFIX}{os.getppid()}_{_started_at(os.getppid())}_"
+    return SHARED_MEMORY / f"{prefix}table"
+
+
+def _started_at(process: int) -> str:
+    """In the kernel's ticks: numbers of processes are used again."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+
+
+class PolicyService:
+    """`routing` is for the Router. Raises RuntimeError where there is no good policy. Made in the main thread."""
+
+    def __init__(self, repository: Path, policy_file: str, metrics: Metrics) -> None:
+        metrics.declare(POLICY_RELOADS, "COUNTER", "Policy files that were taken or refused, by outcome")
+        metrics.declare(POLICY_IN_FORCE, "GAUGE", "1 for the version of the policy that decides, 0 for earlier ones")
+        metrics.declare(BREAKERS_OPENED, "COUNTER", "Times that an engine was left alone since it failed too often")
+        for outcome in ("taken", "refused"):  # Shown as 0 before the first one: else no alert could see the first.
+            metrics.add(POLICY_RELOADS, 0, outcome=outcome)
+        path = repository.parent / policy_file if policy_file else SHIPPED
+        table = SharedTable(table_path())
+        policies = Policies(
+            path, table, repository.parent / "logs", lambda outcome: metrics.add(POLICY_RELOADS, outcome=outcome)
+        )
+        for model in policies.current.settings.models:
+            metrics.add(BREAKERS_OPENED, 0, model=model)
+        fleet = Fleet(table, opened=lambda model: metrics.add(BREAKERS_OPENED, model=model))
+        shadow = ShadowPolicy(path.parent)
+        self.routing = Routing(policies, fleet, Guard(), repository.parent / "logs" / "decisions.jsonl", shadow)
+        self._keeper = PolicyKeeper(policies, fleet, shadow, _InForce(metrics).show)
+
+    def close(self) -> None:
+        self._keeper.close()
+
+
+class _InForce:
+    """Shows which version decides. Each router process does, when it comes to it, so the last one has it right."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._shown = ""
+
+    def show(self, version: str) -> None:
+        if version == self._shown:
+            return
+        if self._shown:
+            self._metrics.set(POLICY_IN_FORCE, 0, version=self._shown)
+        self._metrics.set(POLICY_IN_FORCE, 1, version=version)
+        self._shown = version

@@ -1,0 +1,212 @@
+"""Looks at a prompt before any engine does: refused, masked, sent another way, or allowed, with one word why.
+
+    safety = PromptSafety(policy.SAFETY, newest_table, classify)
+    verdict = safety.judge(request.text, request.messages, request.apply_chat_template)
+
+The checks run in the order of the table; the first that refuses ends it. Else masks win over routes, and all signals
+stay. A check that breaks does what the table says of it, and no one else hears of it but the log and `checks`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from bls.errors import RouterError
+from bls.safety.checks import FINDERS, Classify, Finder, Finding, Late, Sources, looked_at
+from bls.safety.mask import Span, masked
+from bls.safety.script import is_chinese
+from bls.safety.settings import ALLOW, CLOSED, MASK, OPEN, REFUSE, ROUTE, Check, Limits, PersonalData, Safety, Words
+from bls.tokens.messages import PLAIN, USER, Turn, turns_of, written
+from bls.words.table import BadTable, NewestTable
+
+log = logging.getLogger(__name__)
+
+_NEED_LISTS = ("words", "patterns", "hidden")
+# Two letters of a word, with another word between them, are that word when the other is masked. Once more than that is
+# on purpose.
+_MAX_ROUNDS = 4
+_JSON_PER_CHARACTER = 6  # at most: \\uXXXX
+_JSON_PER_MESSAGE = 200
+_TELL_AGAIN_SECONDS = 60.0  # after which a check that still breaks is logged again
+
+
+class CheckRun(NamedTuple):
+    """One check: its outcome ("clean", "refuse", "mask", "route", "failed", "late", "off"), details, microseconds."""
+
+    name: str
+    outcome: str
+    detail: str
+    microseconds: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is done with a prompt. `reason` is one word for response, log and metric."""
+
+    action: str = ALLOW
+    reason: str = "clean"
+    text: str | None = None  # for MASK: the plain prompt rewritten,
+    messages: str | None = None  # or the chat messages, as JSON
+    reply: str = ""  # for REFUSE: what the client is told
+    signals: Mapping[str, float] = field(default_factory=dict)
+    checks: tuple[CheckRun, ...] = ()
+    version: str = ""  # of the word lists and patterns that decided
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The checks that could not decide."""
+        return tuple(dict.fromkeys(run.name for run in self.checks if run.outcome in ("failed", "late")))
+
+
+class PromptSafety:
+    """Judges prompts, one at a time. `settings` may be replaced between two of them.
+
+    Without `newest_table` the lists' checks are off. Without `classify` the classifier's fails, as the table says.
+    """
+
+    def __init__(
+        self,
+        settings: Safety,
+        newest_table: NewestTable | None = None,
+        classify: Classify | None = None,
+        finders: Mapping[str, Finder] = FINDERS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self._sources = Sources(newest_table, classify, clock)
+        self._finders = finders
+        self._tell_again: dict[tuple[str, str], float] = {}
+
+    def warm_up(self) -> None:
+        """Makes now what the first prompt would wait some 20 ms for. Raises BadTable."""
+        if self._sources.has_lists:
+            self._sources.patterns()
+
+    def judge(self, text: str = "", messages: str = "", apply_chat_template: bool = True) -> Verdict:
+        """The verdict on a plain prompt or on chat messages (a JSON list). Raises BadRequest for malformed messages.
+
+        Without a chat template a plain text is a whole prompt of the client's own making.
+        """
+        return _Judging(self.settings, self._sources, self._finders, self._tell).verdict(
+            text, messages, USER if apply_chat_template else PLAIN
+        )
+
+    def _tell(self, check: Check, error: Exception) -> None:
+        """Logs what broke, with its stack the first time and then once a minute."""
+        key, now = (check.name, type(error).__name__), self._sources.clock()
+        if now >= self._tell_again.get(key, now):
+            expected = isinstance(error, RouterError | BadTable) or key in self._tell_again
+            # A server may well do without a classifier, and the metrics count it.
+            level = logging.INFO if isinstance(error, RouterError) and check.on_failure == OPEN else logging.ERROR
+            log.log(level, "the prompt's %s check failed: %s", check.name, error or key[1], exc_info=not expected)
+            self._tell_again[key] = now + _TELL_AGAIN_SECONDS
+
+
+class _Judging:
+    """One prompt on its way through the table."""
+
+    def __init__(
+        self,
+        settings: Safety,
+        sources: Sources,
+        finders: Mapping[str, Finder],
+        tell: Callable[[Check, Exception], None],
+    ) -> None:
+        self._settings, self._sources, self._finders, self._tell = settings, sources, finders, tell
+        self._turns: list[Turn] = []
+        self._runs: list[CheckRun] = []
+        self._signals: dict[str, float] = {}
+
+    def verdict(self, text: str, messages: str, role: str) -> Verdict:
+        for check in self._settings.checks:
+            if isinstance(check, Limits) and (most := _most_json(check)) < len(messages):
+                # Not even read: it would take longer than to refuse it.
+                finding = Finding(REFUSE, "too_long", found=f"{len(messages)} characters of JSON", limit=str(most))
+                return self._refusal(check, finding)
+        self._turns = turns_of(text, messages, role)
+        findings: list[Finding] = []
+        for check in self._settings.checks:
+            finding = self._run(check)
+            if finding.action == REFUSE:
+                return self._refusal(check, finding)
+            findings.append(finding)
+            self._signals.update(finding.signals)
+        masks = [finding for finding in findings if finding.action == MASK]
+        if masks:
+            return self._masked(masks, bool(messages))
+        route = next((finding for finding in findings if finding.action == ROUTE), Finding())
+        return self._verdict(route)
+
+    def _run(self, check: Check) -> Finding:
+        """What a check finds; one that breaks finds what its `on_failure` says."""
+        if check.name in _NEED_LISTS and not self._sources.has_lists:
+            self._runs.append(CheckRun(check.name, "off", "no word lists", 0.0))
+            return Finding()
+        start = time.perf_counter()
+        outcome = ""
+        try:
+            finding = self._finders[check.name](check, list(looked_at(check, self._turns)), self._sources)
+        except Late as late:
+            outcome, finding = "late", late.finding or Finding(detail=str(late))
+        except Exception as error:  # Whatever broke, the client must get an answer, and the one that the table names.
+            self._tell(check, error)
+            outcome, finding = "failed", Finding(detail=type(error).__name__)
+            if check.on_failure == CLOSED:
+                finding = Finding(REFUSE, f"{check.name}_unavailable", finding.detail)
+        if not outcome:
+            outcome = "clean" if finding.action == ALLOW else finding.action
+        spent = (time.perf_counter() - start) * 1e6
+        self._runs.append(CheckRun(check.name, outcome, finding.detail, round(spent, 1)))
+        return finding
+
+    def _masked(self, masks: Sequence[Finding], is_chat: bool) -> Verdict:
+        """Masks, and looks again: of two letters with a masked word between them a new word may have become."""
+        reason = masks[0].reason
+        mask = self._sources.mask
+        again = [check for check in self._settings.checks if isinstance(check, Words | PersonalData)]
+        for _ in range(_MAX_ROUNDS):
+            spans: dict[int, list[Span]] = {}
+            for finding in masks:
+                for place, found in finding.spans.items():
+                    spans.setdefault(place, []).extend(found)
+            for place, found in spans.items():
+                self._turns[place] = Turn(self._turns[place].role, masked(self._turns[place].text, found, mask))
+            findings = [(check, self._run(check)) for check in again]
+            for check, finding in findings:
+                if finding.action == REFUSE:
+                    return self._refusal(check, finding)
+            masks = [finding for _, finding in findings if finding.action == MASK]
+            if not masks:
+                rewritten = written(self._turns) if is_chat else None
+                return self._verdict(Finding(MASK, reason), None if is_chat else self._turns[0].text, rewritten)
+        return self._refusal(again[0], Finding(REFUSE, reason))
+
+    def _verdict(self, finding: Finding, text: str | None = None, messages: str | None = None) -> Verdict:
+        return Verdict(
+            finding.action,
+            finding.reason,
+            text,
+            messages,
+            signals=self._signals,
+            checks=tuple(self._runs),
+            version=self._sources.version,
+        )
+
+    def _refusal(self, check: Check, finding: Finding) -> Verdict:
+        self._signals.update(finding.signals)
+        chinese = is_chinese(next((turn.text for turn in reversed(self._turns) if turn.role in (USER, PLAIN)), ""))
+        failed = finding.reason.endswith("_unavailable")
+        names = (finding.reason, "unavailable" if failed else check.name)
+        reply = self._settings.reply(names, chinese, finding.found, finding.limit)
+        if finding.reason not in self._settings.replies and finding.reason.startswith("word_"):
+            reply = self._sources.words().last_words(finding.reason.removeprefix("word_")) or reply
+        return replace(self._verdict(finding), reply=reply)
+
+
+def _most_json(check: Limits) -> int:
+    """Characters of JSON that messages within the limits have at most."""
+    return _JSON_PER_CHARACTER * check.max_characters + _JSON_PER_MESSAGE * check.max_messages

@@ -1,0 +1,262 @@
+"""Finds the words of a lexicon in a stream of text: which matches count, and from where on nothing is decided yet.
+
+It follows, from every place where a word may begin, the path of the trie that the text takes ("items": a node and the
+raw position of the first character). A dozen lines in `feed` do that for ordinary letters; all that is special, such
+as separators, repeats, boundaries and words that end, is in the methods below it.
+
+What matches, exactly (R is `max_gap`):
+* Invisible characters are skipped. Between two symbols of a match are at most R characters that are no part of it.
+* A separator (run) is a space between two letters that aren't CJK, and is skipped beside a CJK letter.
+* A run of 3 to R equal letters may stand for any shorter one.
+* A word that needs it has no ASCII letter or digit touching it; for the right side one more character is awaited.
+* A match counts unless one allow match contains it.
+"""
+
+from __future__ import annotations
+
+from bls.words.candidates import NEVER, Candidates, Match
+from bls.words.table import ALLOW, INVISIBLE, SEPARATOR, SOFT, Character, Lexicon, Treatment
+from bls.words.trie import (
+    ALLOW_BELOW,
+    ALLOW_HERE,
+    CJK_CHILD,
+    CJK_HIDE,
+    ENDING_SHIFT,
+    ENDS,
+    HIDE_BELOW,
+    HIDE_HERE,
+    LAST_WORD_CODE,
+    SPACE,
+    SPACE_CHILD,
+    SPAN_BELOW,
+    SPAN_HERE,
+)
+
+Item = tuple[int, int]  # node, raw position where it began
+Waiting = tuple[int, int, int]  # and the position of its last symbol
+_MANY = 3  # so many equal letters are no spelling any more
+
+
+class WordMatcher:
+    """One stream's place in one lexicon. Lists are replaced, never changed, so a copy of it may share them."""
+
+    __slots__ = (
+        "_candidates", "_gap", "_gapped", "_last", "_lexicon", "_live", "_look_up", "_max_gap", "_over", "_plain",
+        "_repeats", "_run", "_span_bits", "_treatments", "position",
+    )  # fmt: skip
+
+    def __init__(self, lexicon: Lexicon, treatments: list[Treatment], max_gap: int) -> None:
+        self._lexicon = lexicon
+        self._look_up = lexicon.characters.__getitem__
+        self._treatments = treatments
+        self._max_gap = max_gap
+        # Two more of its last letter would make a span longer.
+        self._span_bits = SPAN_BELOW | SPAN_HERE if lexicon.repeats else SPAN_BELOW
+        self.position = 0  # raw characters seen
+        self._live: list[Item] = []  # at nodes that the last symbol led to
+        self._over: list[Waiting] = []  # held over a gap, before any symbol
+        self._gapped: list[Waiting] = []  # held over a gap that only a CJK symbol may follow
+        self._repeats: list[Item] = []  # stayed where they were on a repeated letter
+        self._candidates = Candidates()
+        self._last = SPACE  # code of the last symbol, a space after a gap
+        self._run = 1  # how often the last symbol came in a row
+        self._plain = True  # `_live` and `_last` are all there is to the state; the last symbol came once
+        self._gap = 0  # invisible characters since the last symbol
+
+    def feed(self, chunk: str) -> list[Match]:
+        """The matches that are decided with `chunk`. Stops behind the character that decides a terminating one."""
+        decided: list[Match] = []
+        lexicon = self._lexicon
+        base, check, info = lexicon.base, lexicon.check, lexicon.info
+        live, last, position = self._live, self._last, self.position
+        plain = self._plain
+        for code, anywhere, at_word_start in map(self._look_up, chunk):
+            if plain and code >= 0 and (code != last or not live):
+                fresh = []
+                for node, start in live:
+                    slot = base[node] + code
+                    if check[slot] == node:
+                        if info[slot] >= ENDS:
+                            break
+                        fresh.append((slot, start))
+                else:
+                    if anywhere:
+                        fresh.append((anywhere, position))
+                    if at_word_start and not 0 < last <= LAST_WORD_CODE:
+                        fresh.append((at_word_start, position))
+                    live = fresh
+                    last = code
+                    position += 1
+                    continue
+            elif plain and anywhere == SEPARATOR and code < 0 and (not live or last < lexicon.first_cjk):
+                for node, _ in live:
+                    if info[node] & (SPACE_CHILD | CJK_CHILD):
+                        break
+                else:
+                    live, last = [], SPACE
+                    position += 1
+                    continue
+            self._live, self._last, self.position = live, last, position
+            before = len(decided)
+            self._step(code, anywhere, at_word_start, decided)
+            live, last, position = self._live, self._last, position + 1
+            plain = self._plain
+            if len(decided) > before and self._terminates(decided[before:]):
+                break
+        self._live, self._last, self.position = live, last, position
+        return decided
+
+    def finish(self) -> list[Match]:
+        """The matches that are decided by the end of the text."""
+        decided = self._candidates.rest()
+        self._live, self._over, self._gapped, self._repeats = [], [], [], []
+        self._plain = True
+        return decided
+
+    def undecided(self, out: int) -> tuple[int, int]:
+        """From which raw position a character may still become hidden, and from which one part of a longer span.
+
+        What is left of `out` went out already, masked, and needs no decision any more.
+        """
+        info = self._lexicon.info
+        hide = span = self.position
+        if self._plain:
+            for node, start in self._live:
+                bits = info[node]
+                if bits & HIDE_BELOW and start < hide:
+                    hide = start
+                if bits & self._span_bits and start < span:
+                    span = start
+            return hide, span
+        for items, hide_bits, span_bits in (
+            # What is invisible behind a word goes with it if two more of its last letter come.
+            (self._live, HIDE_BELOW | HIDE_HERE if self._lexicon.repeats else HIDE_BELOW, self._span_bits),
+            (self._over, HIDE_BELOW, SPAN_BELOW),
+            (self._gapped, CJK_HIDE, SPAN_BELOW),
+            (self._repeats, HIDE_BELOW | HIDE_HERE, SPAN_BELOW | SPAN_HERE),
+        ):
+            for node, start, *_ in items:
+                bits = info[node]
+                if bits & hide_bits and start < hide:
+                    hide = start
+                if bits & span_bits and start < span:
+                    span = start
+        for (start, end, category), _ in self._candidates.waiting:
+            if end <= out:
+                continue
+            treatment = self._treatments[category]
+            if treatment.hides and start < hide:
+                hide = start
+            if treatment.spans and start < span:
+                span = start
+        return hide, span
+
+    def snapshot(self) -> WordMatcher:
+        """A copy that goes its own way."""
+        copy = WordMatcher(self._lexicon, self._treatments, self._max_gap)
+        for name in self.__slots__:
+            setattr(copy, name, getattr(self, name))
+        copy._candidates = self._candidates.copy()
+        return copy
+
+    def _terminates(self, decided: list[Match]) -> bool:
+        return any(self._treatments[match.category].action == "terminate" for match in decided)
+
+    def _step(self, code: int, kind: int, place: int, decided: list[Match]) -> None:
+        """One Character, whatever it is. `position` is still its own."""
+        if code >= 0:
+            self._letters(((code, kind, place),))
+        elif kind == SEPARATOR:
+            self._forget_old()
+            self._over, self._gapped = self._behind_gap(literal=False)
+            self._live, self._repeats, self._last, self._run, self._gap = [], [], SPACE, 1, 0
+            self._candidates.seen_boundary(True)
+        elif kind == INVISIBLE:
+            self._forget_old()
+            self._gap += 1
+            if self._gap > self._max_gap:
+                self._live, self._repeats, self._last, self._run = [], [], SPACE, 1
+                self._candidates.seen_boundary(True)
+        elif kind == SOFT:
+            self._forget_old()
+            over, gapped = self._behind_gap(literal=True)
+            self._symbol(*self._lexicon.characters.symbols[place][0])
+            self._over, self._gapped = over, gapped
+        else:
+            self._letters(self._lexicon.characters.symbols[place])
+        waiting = self._candidates.waiting
+        if waiting:
+            decided += self._candidates.settle(self.position + 1, self._allow_live_from())
+            waiting = self._candidates.waiting
+        special = self._over or self._gapped or self._repeats or waiting or self._gap
+        self._plain = not special and self._run <= 1
+
+    def _letters(self, symbols: tuple[Character, ...]) -> None:
+        for symbol in symbols:
+            self._symbol(*symbol)
+            self._over, self._gapped = [], []
+
+    def _forget_old(self) -> None:
+        """Drops what has waited for more than `max_gap` characters."""
+        if self._over or self._gapped:
+            oldest = self.position - self._max_gap
+            self._over = [item for item in self._over if item[2] >= oldest]
+            self._gapped = [item for item in self._gapped if item[2] >= oldest]
+
+    def _behind_gap(self, *, literal: bool) -> tuple[list[Waiting], list[Waiting]]:
+        """`_over` and `_gapped` behind a separator; a soft one is meant literally too, so it is no space."""
+        over, gapped = self._over, self._gapped
+        items = self._settled_items()
+        if not items:
+            return over, gapped
+        lexicon, info, since = self._lexicon, self._lexicon.info, self.position - self._gap - 1
+        if self._last >= lexicon.first_cjk:
+            return (over + [(*item, since) for item in items] if lexicon.separators else over), gapped
+        if not literal:
+            over = over + [(child, start, since) for node, start in items if (child := lexicon.child(node, SPACE))]
+        if lexicon.separators:
+            gapped = gapped + [(node, start, since) for node, start in items if info[node] & CJK_CHILD]
+        return over, gapped
+
+    def _settled_items(self) -> list[Item]:
+        """Items that a symbol other than the last one may lead on."""
+        return self._live + self._repeats if _MANY <= self._run <= self._max_gap else self._live
+
+    def _symbol(self, code: int, anywhere: int, at_word_start: int) -> None:
+        lexicon, position = self._lexicon, self.position
+        after_word_character = 0 < self._last <= LAST_WORD_CODE
+        self._candidates.seen_boundary(not 0 < code <= LAST_WORD_CODE)
+        stayed: list[Item] = []
+        if code == self._last and code:
+            items = self._live
+            self._run += 1
+            if lexicon.repeats and self._run <= self._max_gap:
+                stayed = self._live + self._repeats
+        else:
+            items = self._settled_items()
+            self._run = 1
+        fresh = [(child, start) for node, start in items if (child := lexicon.child(node, code))]
+        waiting = self._over + self._gapped if code >= lexicon.first_cjk else self._over
+        fresh += [(child, start) for node, start, _ in waiting if (child := lexicon.child(node, code))]
+        if anywhere:
+            fresh.append((anywhere, position))
+        if at_word_start and not after_word_character:
+            fresh.append((at_word_start, position))
+        self._live, self._repeats, self._last, self._gap = fresh, stayed, code, 0
+        self._end_words(fresh + stayed if self._run >= _MANY else fresh)
+
+    def _end_words(self, items: list[Item]) -> None:
+        lexicon, end = self._lexicon, self.position + 1
+        for node, start in items:
+            for category, needs_boundary in lexicon.endings[lexicon.info[node] >> ENDING_SHIFT]:
+                if category == ALLOW:
+                    self._candidates.allow(start, end)
+                else:
+                    self._candidates.add(Match(start, end, category), needs_boundary)
+
+    def _allow_live_from(self) -> int:
+        info = self._lexicon.info
+        items = [*self._live, *(item[:2] for item in self._over), *(item[:2] for item in self._gapped)]
+        starts = [start for node, start in items if info[node] & ALLOW_BELOW]
+        starts += [start for node, start in self._repeats if info[node] & (ALLOW_BELOW | ALLOW_HERE)]
+        return min(starts, default=NEVER)

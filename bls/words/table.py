@@ -1,0 +1,239 @@
+"""The compiled word lists: one file that every process maps, and that is replaced atomically.
+
+The file: magic, the header's length, a JSON header, then int32 arrays. `version` is a hash of all that. A process keeps
+only what it has looked at: a dict entry for each different character that it has met.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import mmap
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bls.words.trie import ANYWHERE, AT_WORD_START, ENDING_SHIFT, LAST_WORD_CODE
+
+log = logging.getLogger(__name__)
+
+MAGIC = b"WORDTAB4"
+ALLOW = -1  # in place of a category: an allow word ends here
+
+# What a character is, as the compiled file holds it: a symbol's code, or one of these flags with a number.
+SEPARATOR, INVISIBLE, SOFT, SEVERAL = 1 << 20, 1 << 21, 1 << 22, 1 << 23
+_NUMBER = (1 << 20) - 1
+_BLOCK = 256
+_KEPT_CHARACTERS = 20_000  # about 2 MB; a text of more different characters than that is no text
+RELOAD_SECONDS = 1.0
+
+
+class BadTable(Exception):
+    """The compiled file is missing, cut short or of another format: compile the lists again."""
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What happens to a match of a category; `text` replaces it or is the last thing said."""
+
+    name: str
+    action: str
+    text: str
+
+    @property
+    def hides(self) -> bool:
+        return self.action != "monitor"
+
+    @property
+    def spans(self) -> bool:
+        """Whether nothing of a match can go out before all of it is known."""
+        return self.action in ("replace", "terminate")
+
+
+# A letter as plain numbers: its code, and the nodes it leads to from the two roots (0: none). In place of a code, for
+# what is no plain letter, -1, with its kind and its place in `Characters.symbols`.
+Character = tuple[int, int, int]
+
+
+class Characters(dict[str, Character]):
+    """What each character is, worked out from the mapped tables at its first appearance."""
+
+    def __init__(self, lexicon: Lexicon, pages: memoryview, blocks: memoryview, several: list[list[int]]) -> None:
+        super().__init__()
+        self._lexicon, self._pages, self._blocks, self._several = lexicon, pages, blocks, several
+        self.symbols: list[tuple[Character, ...]] = []
+        self._places: dict[tuple[Character, ...], int] = {}
+
+    def __missing__(self, character: str) -> Character:
+        if len(self) >= _KEPT_CHARACTERS:
+            self.clear()
+        point = ord(character)
+        entry = self._blocks[self._pages[point // _BLOCK] * _BLOCK + point % _BLOCK]
+        found = self[character] = self._character(entry)
+        return found
+
+    def _character(self, entry: int) -> Character:
+        if entry & (SEPARATOR | INVISIBLE):
+            return -1, entry, 0
+        if entry & SEVERAL:
+            return -1, SEVERAL, self._place([self._start(code) for code in self._several[entry & _NUMBER]])
+        start = self._start(entry & _NUMBER)
+        if entry & SOFT:
+            return -1, SOFT, self._place([start])
+        if any(node and self._lexicon.info[node] >> ENDING_SHIFT for node in start[1:]):
+            return -1, SEVERAL, self._place([start])  # a word of one letter is too rare for the quick path
+        return start
+
+    def _start(self, code: int) -> Character:
+        child = self._lexicon.child
+        return code, child(ANYWHERE, code), child(AT_WORD_START, code) if code <= LAST_WORD_CODE else 0
+
+    def _place(self, symbols: list[Character]) -> int:
+        key = tuple(symbols)
+        if key not in self._places:
+            self._places[key] = len(self.symbols)
+            self.symbols.append(key)
+        return self._places[key]
+
+
+class Lexicon:
+    """The words of all categories that fold and match in one way, as arrays in the mapped file."""
+
+    def __init__(self, header: Mapping[str, Any], arrays: Mapping[str, memoryview]) -> None:
+        self.separators: bool = header["separators"]
+        self.repeats: bool = header["repeats"]
+        self.first_cjk: int = header["first_cjk"]
+        self.endings: list[list[tuple[int, bool]]] = [[(c, r) for c, r in ends] for ends in header["endings"]]
+        self.base, self.check, self.info = arrays["base"], arrays["check"], arrays["info"]
+        self.pages, self.blocks = arrays["pages"], arrays["blocks"]
+        self.characters = Characters(self, self.pages, self.blocks, header["several"])
+
+    def child(self, node: int, code: int) -> int:
+        """The node after `node` by a symbol, or 0."""
+        slot: int = self.base[node] + code
+        return slot if self.check[slot] == node else 0
+
+
+class PatternArrays(NamedTuple):
+    """The patterns for prompts, as bls.words.pattern_matcher reads them."""
+
+    header: Mapping[str, Any]
+    pages: memoryview
+    blocks: memoryview
+
+
+class WordTable:
+    """A compiled file, mapped. Immutable: streams that began with it end with it, even when a newer one is in place."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            with open(path, "rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            header, start = _header(self._map)
+        except (OSError, ValueError) as error:
+            raise BadTable(f"{path}: {error}") from error
+        whole = memoryview(self._map)
+
+        def arrays(places: Mapping[str, tuple[int, int]]) -> dict[str, memoryview]:
+            return {
+                name: whole[start + first * 4 : start + (first + size) * 4].cast("i")
+                for name, (first, size) in places.items()
+            }
+
+        self.version: str = header["version"]
+        self.mask: str = header["mask"]
+        self.max_gap: int = header["max_gap"]
+        self.words: int = header["words"]
+        self.longest: int = header["longest"]
+        self.treatments = [Treatment(**treatment) for treatment in header["treatments"]]
+        self.pii: dict[str, int] = header["pii"]
+        self.lexicons = [Lexicon(lexicon, arrays(lexicon["arrays"])) for lexicon in header["lexicons"]]
+        self.prompt: dict[str, str] = header["prompt"]  # what a category's match in a prompt does to it
+        self.patterns = PatternArrays(header["patterns"], **arrays(header["patterns"]["arrays"]))
+
+
+def write(path: Path, header: dict[str, Any], arrays: Sequence[npt.NDArray[np.int32]]) -> str:
+    """Writes a compiled file beside `path` and renames it into place; returns its version."""
+    body = b"".join(array.astype("<i4").tobytes() for array in arrays)
+    unsigned = json.dumps(header, ensure_ascii=False, sort_keys=True)
+    version = hashlib.sha256(unsigned.encode() + body).hexdigest()[:16]
+    text = json.dumps({**header, "version": version}, ensure_ascii=False, sort_keys=True).encode()
+    text += b" " * (-(len(text) + 16) % 64)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(MAGIC + len(text).to_bytes(8, "little") + text + body)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o444)  # written in place, it would kill every process that maps it
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return version
+
+
+def _header(data: mmap.mmap) -> tuple[dict[str, Any], int]:
+    if data[:8] != MAGIC:
+        raise ValueError("not a compiled word list of this version")
+    start = 16 + int.from_bytes(data[8:16], "little")
+    header = json.loads(data[16:start])
+    if len(data) != start + 4 * header["numbers"]:
+        raise ValueError("cut short")
+    return header, start
+
+
+def words_beside(repository: Path) -> NewestTable:
+    """The compiled lists of the words/ folder beside a model repository.
+
+    Raises BadTable: without a table that was good once nothing may be answered.
+    """
+    newest = NewestTable(repository.parent / "words" / "compiled.bin")
+    newest.table()
+    return newest
+
+
+class NewestTable:
+    """The compiled file at `path`, looked at again at most once a second; the last good one stays.
+
+    `table()` costs a clock reading, and a stat a second. Raises BadTable only if there never was a good one.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._seen: tuple[int, int, int] | None = None
+        self._next_look = 0.0
+        self._table: WordTable | None = None
+
+    def table(self) -> WordTable:
+        now = self._clock()
+        if now >= self._next_look:
+            self._next_look = now + RELOAD_SECONDS
+            self._look()
+        if self._table is None:
+            self._next_look = 0.0
+            raise BadTable(f"{self._path}: there is no compiled word list; scripts/words compile makes it")
+        return self._table
+
+    def _look(self) -> None:
+        try:
+            stat = os.stat(self._path)
+            seen = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+            if seen == self._seen:
+                return
+            self._seen = seen
+            self._table = WordTable(self._path)
+        except (OSError, BadTable) as error:
+            if self._table is None:
+                raise BadTable(f"{error}; scripts/words compile makes it") from error
+            log.warning("the last good word list is kept: %s", error)

@@ -1,0 +1,177 @@
+"""A trie of words in three flat int32 arrays (a double array), so that processes can share it as one mapped file.
+
+The child of node `n` by symbol code `c` is the slot `base[n] + c`, if `check` of that slot is `n`. `info[n]` tells what
+lies at and below a node. 100,000 words take about a second to build: by numpy, except for nodes with several children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bls.words.normalise import is_cjk
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+# Nodes where words begin: anywhere, or only where a Latin word begins.
+ANYWHERE, AT_WORD_START = 1, 2
+_FIRST_FREE_SLOT = 3
+
+# Bits of `info`; above them stands the index of what ends here (0: nothing).
+ALLOW_HERE, ALLOW_BELOW = 1, 2
+HIDE_HERE, HIDE_BELOW = 4, 8  # a word that is masked, replaced or terminates
+SPAN_HERE, SPAN_BELOW = 16, 32  # one of those whose text waits until the span is closed
+CJK_CHILD, CJK_HIDE = 64, 128  # a child by a CJK symbol; one that leads to a word that hides
+SPACE_CHILD = 256
+ENDING_SHIFT = 9
+ENDS = 1 << ENDING_SHIFT  # from it on, a word ends at the node
+_HERE = ALLOW_HERE | HIDE_HERE | SPAN_HERE
+_MAX_TRIES = 256  # after so many collisions a node goes behind all others: the holes are filled by single children
+
+# Codes of symbols: 0 is any symbol of no word; letters and digits of ASCII, a space, other symbols, CJK ones.
+ASCII_WORD = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LAST_WORD_CODE = len(ASCII_WORD)
+SPACE = LAST_WORD_CODE + 1
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """The code of each symbol; codes from `first_cjk` on are CJK."""
+
+    codes: dict[str, int]
+    first_cjk: int
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Alphabet:
+        fixed = ASCII_WORD + " "
+        points, counts = np.unique(_points("".join(words)), return_counts=True)
+        by_use = [chr(point) for point in points[np.argsort(-counts, kind="stable")]]
+        other = [symbol for symbol in by_use if symbol not in fixed and not is_cjk(symbol)]
+        cjk = [symbol for symbol in by_use if is_cjk(symbol)]
+        codes = {symbol: code for code, symbol in enumerate([*fixed, *other, *cjk], 1)}
+        return cls(codes, len(fixed) + len(other) + 1)
+
+
+@dataclass(frozen=True)
+class Trie:
+    base: Int32
+    check: Int32
+    info: Int32
+
+
+def build(words: Sequence[str], roots: Int32, endings: Int32, bits: Int32, alphabet: Alphabet) -> Trie:
+    """The trie of distinct (word, root) pairs; each ends with the number `endings` and the *_HERE flags `bits`."""
+    edges = _edges(words, roots, alphabet)
+    info = _info(edges, endings, bits, alphabet)
+    return _pack(edges, info, len(alphabet.codes) + 1)
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """Nodes numbered from the roots down, level by level; edge k leads to node k + 3."""
+
+    parents: Int64
+    codes: Int64
+    levels: list[slice]  # of edges
+    last: Int64  # the node at which each word ends
+
+    @property
+    def nodes(self) -> int:
+        return _FIRST_FREE_SLOT + len(self.parents)
+
+
+def _points(text: str) -> npt.NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+def _edges(words: Sequence[str], roots: Int32, alphabet: Alphabet) -> _Edges:
+    lengths = np.fromiter(map(len, words), np.int64, len(words))
+    starts = np.concatenate(([0], np.cumsum(lengths)[:-1])) if len(words) else lengths
+    code_of = np.zeros(0x110000, np.int64)
+    for symbol, code in alphabet.codes.items():
+        code_of[ord(symbol)] = code
+    flat = code_of[_points("".join(words))]
+    size = len(alphabet.codes) + 1
+
+    at = roots.astype(np.int64)
+    parents, codes, levels = [np.empty(0, np.int64)], [np.empty(0, np.int64)], []
+    nodes = _FIRST_FREE_SLOT
+    for depth in range(int(lengths.max(initial=0))):
+        longer = np.flatnonzero(lengths > depth)
+        keys, which = np.unique(at[longer] * size + flat[starts[longer] + depth], return_inverse=True)
+        at[longer] = nodes + which
+        parents.append(keys // size)
+        codes.append(keys % size)
+        levels.append(slice(nodes - _FIRST_FREE_SLOT, nodes - _FIRST_FREE_SLOT + len(keys)))
+        nodes += len(keys)
+    return _Edges(np.concatenate(parents), np.concatenate(codes), levels, at)
+
+
+def _info(edges: _Edges, endings: Int32, bits: Int32, alphabet: Alphabet) -> Int32:
+    info = np.zeros(edges.nodes, np.int32)
+    info[edges.last] = bits | (endings << ENDING_SHIFT)
+    for level in reversed(edges.levels):
+        children = info[level.start + _FIRST_FREE_SLOT : level.stop + _FIRST_FREE_SLOT]
+        below = ((children & _HERE) << 1) | (children & (_HERE << 1))
+        cjk = edges.codes[level] >= alphabet.first_cjk
+        below |= np.where(cjk, CJK_CHILD, 0) | np.where(cjk & (below & HIDE_BELOW > 0), CJK_HIDE, 0)
+        below |= np.where(edges.codes[level] == SPACE, SPACE_CHILD, 0)
+        np.bitwise_or.at(info, edges.parents[level], below.astype(np.int32))
+    return info
+
+
+def _pack(edges: _Edges, info: Int32, alphabet_size: int) -> Trie:
+    order = np.argsort(edges.parents, kind="stable")
+    codes = edges.codes[order]
+    parents, firsts, counts = np.unique(edges.parents[order], return_index=True, return_counts=True)
+    base = np.zeros(edges.nodes, np.int64)
+    several = np.flatnonzero(counts > 1)
+    used = _place_several(base, parents, codes, firsts, counts, several[np.argsort(-counts[several], kind="stable")])
+
+    single = np.flatnonzero(counts == 1)
+    taken = np.frombuffer(used, np.uint8)
+    free = np.flatnonzero(taken[alphabet_size:] == 0) + alphabet_size
+    beyond = np.arange(len(single), dtype=np.int64) + max(len(taken), alphabet_size)
+    base[parents[single]] = np.concatenate((free, beyond))[: len(single)] - codes[firsts[single]]
+
+    slot = np.arange(edges.nodes)
+    children = np.arange(len(edges.parents)) + _FIRST_FREE_SLOT
+    slot[children] = base[edges.parents] + edges.codes
+    size = max(int(slot.max(initial=0)), int(base.max(initial=0))) + alphabet_size + 1
+    packed = Trie(*(np.full(size, empty, np.int32) for empty in (0, -1, 0)))
+    packed.base[slot] = base
+    packed.check[slot[children]] = slot[edges.parents]
+    packed.info[slot] = info
+    return packed
+
+
+def _place_several(base: Int64, parents: Int64, codes: Int64, firsts: Int64, counts: Int64, nodes: Int64) -> bytearray:
+    """First fit for nodes with several children, the largest first; returns which slots they use."""
+    used = bytearray(b"\1" * _FIRST_FREE_SLOT + b"\0" * (1 << 16))
+    start = _FIRST_FREE_SLOT  # no free slot below it is worth another try
+    all_codes, parent_of = codes.tolist(), parents.tolist()
+    for node, first, count in zip(nodes.tolist(), firsts[nodes].tolist(), counts[nodes].tolist(), strict=True):
+        wanted = all_codes[first : first + count]
+        lowest, rest = wanted[0], wanted[1:]
+        slot = used.find(0, max(start, lowest))
+        for tries in range(_MAX_TRIES):
+            if len(used) < slot + wanted[-1] + 2:
+                used += bytes(len(used) + wanted[-1] + 2)
+            at = slot - lowest
+            if not any(used[at + code] for code in rest):
+                break
+            slot = used.find(0, slot + 1)
+            if tries == _MAX_TRIES // 2:
+                start = slot
+        else:
+            at = len(used.rstrip(b"\0")) if len(used) < 4096 else used.rfind(1) + 1
+            if len(used) < at + wanted[-1] + 2:
+                used += bytes(len(used) + wanted[-1] + 2)
+        for code in wanted:
+            used[at + code] = 1
+        base[parent_of[node]] = at
+    return used

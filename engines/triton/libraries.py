@@ -1,0 +1,36 @@
+"""Which library computes: the parameter `engine` of config.pbtxt says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from engines.llmapi import settings as llmapi
+from engines.worker import parameters
+from engines.worker.parameters import BadParameter, EngineParameters
+
+_PARAMETER = "engine"
+_DEFAULT = "openvino"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`pipeline` is "module:class", imported by the worker process alone; `read` makes its settings."""
+
+    pipeline: str
+    read: Callable[[Mapping[str, str]], EngineParameters]
+
+
+_KINDS = {
+    "openvino": Kind("engines.openvino.pipeline:OpenVinoPipeline", parameters.read),
+    "llmapi": Kind("engines.llmapi.pipeline:LlmApiPipeline", llmapi.read),
+}
+
+
+def choose(given: Mapping[str, str]) -> tuple[str, EngineParameters]:
+    """The pipeline that config.pbtxt's parameters name, and its settings. Raises BadParameter."""
+    name = given.get(_PARAMETER, _DEFAULT)
+    if name not in _KINDS:
+        raise BadParameter(f"parameter {_PARAMETER} is {name!r}; legal: {', '.join(_KINDS)}")
+    kind = _KINDS[name]
+    return kind.pipeline, kind.read({key: value for key, value in given.items() if key != _PARAMETER})

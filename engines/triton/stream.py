@@ -1,0 +1,81 @@
+"""One running request as its client sees it: which tensors each response holds."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from bls.errors import RouterError
+from engines.triton.coalescer import Coalescer, Pace
+from engines.triton.tensors import Arrays, EngineRequest
+
+FAILED = np.array([[-1]], dtype=np.int32)
+
+
+class Sender(Protocol):
+    """The way back to the client; `bls.triton_io.Sender` in Triton."""
+
+    def is_cancelled(self) -> bool: ...
+
+    def send(self, tensors: Arrays) -> None: ...
+
+    def finish(self, tensors: Arrays | None = None, error: RouterError | None = None) -> None: ...
+
+
+class Stream:
+    """`requested` are the outputs that the client wants; nothing else is built."""
+
+    def __init__(
+        self, request_id: str, request: EngineRequest, requested: frozenset[str], sender: Sender, pace: Pace
+    ) -> None:
+        self.request_id = request_id
+        self._streaming = request.streaming
+        self._echo = () if request.exclude_input else request.generation.prompt
+        self._log_probs = request.generation.log_probs
+        self._requested = requested
+        self._sender = sender
+        self._coalescer = Coalescer(pace)
+        self._cumulative_log_prob = 0.0
+        self._errors_as_data = request.errors_as_data
+        self._has_sent = False
+
+    def add(self, ids: tuple[int, ...], log_probs: tuple[float, ...]) -> None:
+        self._coalescer.add(ids, log_probs)
+
+    def due(self) -> float | None:
+        """When it has to send, see Coalescer.due. A request that is not streamed has only its last response."""
+        return self._coalescer.due() if self._streaming else None
+
+    def send(self, now: float) -> None:
+        self._has_sent = True
+        self._sender.send(self._tensors(now))
+
+    def finish(self, now: float) -> None:
+        self._sender.finish(self._tensors(now))
+
+    def fail(self, error: RouterError) -> None:
+        """After data, a caller that can't receive an error (bls.triton_io.ERRORS_AS_DATA) gets sequence_length -1."""
+        if self._errors_as_data and self._has_sent:
+            self._sender.finish({"output_ids": np.empty((1, 1, 0), np.int32), "sequence_length": FAILED})
+        else:
+            self._sender.finish(error=error)
+
+    def is_cancelled(self) -> bool:
+        return self._sender.is_cancelled()
+
+    def _tensors(self, now: float) -> Arrays:
+        new_ids, log_probs = self._coalescer.take(now)
+        self._cumulative_log_prob += sum(log_probs)
+        ids = [*self._echo, *new_ids]
+        self._echo = ()
+        tensors: dict[str, np.ndarray[Any, Any]] = {}
+        if "output_ids" in self._requested:
+            tensors["output_ids"] = np.array([[ids]], dtype=np.int32)
+        if "sequence_length" in self._requested:
+            tensors["sequence_length"] = np.array([[len(ids)]], dtype=np.int32)
+        if self._log_probs and "cum_log_probs" in self._requested:
+            tensors["cum_log_probs"] = np.array([[self._cumulative_log_prob]], dtype=np.float32)
+        if self._log_probs and "output_log_probs" in self._requested:
+            tensors["output_log_probs"] = np.array([[log_probs]], dtype=np.float32)
+        return tensors

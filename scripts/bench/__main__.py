@@ -1,0 +1,38 @@
+"""Measures what this repository is for, as ratios within one run.
+
+python -m scripts.bench router      the router against the bare engine and the engine's library
+python -m scripts.bench batching    the large engine without batching, in static and dynamic batches, in flight
+python -m scripts.bench classifier  the text classifier without and with dynamic batching, and in int8
+python -m scripts.bench filter      the word filter against ahocorasick_rs and the loop that looks for each word
+python -m scripts.bench instances   tokenizer and detokenizer over instances and queue delays
+python -m scripts.bench policy      a decision with everything on, and how soon an edited policy is in force
+python -m scripts.bench safety      the prompt's checks, by length and one by one
+python -m scripts.bench router --help
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+BENCHES = {
+    "batching": "scripts.bench.batching",
+    "classifier": "scripts.bench.classifier",
+    "filter": "scripts.bench.filter",
+    "instances": "scripts.bench.instances",
+    "policy": "scripts.bench.policy",
+    "router": "scripts.bench.router",
+    "safety": "scripts.bench.safety",
+}
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or arguments[0] not in BENCHES:
+        print(__doc__, file=sys.stderr)
+        return 0 if arguments in (["-h"], ["--help"]) else 2
+    status: int = importlib.import_module(BENCHES[arguments[0]]).main(arguments[1:])
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

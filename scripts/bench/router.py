@@ -1,0 +1,290 @@
+"""The router against the bare engine and against the engine's library, in alternating rounds on one server.
+
+    python -m scripts.bench router [--rounds 5] [--streams 1,8,32] [--tokens 100] [--json FILE]
+    python -m scripts.bench router --words 10000    with so many sensitive words, against the filter switched off
+
+(a) tensorrt_llm_small, driven with token ids; (b) llm_router, driven with the text of the same ids; (c) OpenVINO GenAI
+alone in a process of its own, no Triton. All greedy, the same prompts, each stream exactly --tokens long. Then (a) and
+(b) again with stream_interval=1: a response for every token. The last line of output is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tritonclient.grpc as grpc
+
+from bls import manifest
+from bls.arrays import boolean, int32, strings
+from bls.contract import LARGE, PREPROCESSING, ROUTER, SMALL
+from bls.paths import ROOT
+from scripts.bench.local_server import Server, running_server
+from scripts.bench.stream_load import Stream, StreamRequest, output, run_streams, tensor
+from scripts.host import processes
+from scripts.host.progress import Progress
+
+TOPICS = (
+    "the sea", "an old clock", "a train in the snow", "the first day of school", "a lighthouse", "a garden at night",
+    "a letter that came late", "the taste of bread",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round of streams gave."""
+
+    streams: list[Stream]
+    cpu: dict[str, float]
+
+    @property
+    def tokens(self) -> int:
+        return sum(sum(stream.tokens) for stream in self.streams)
+
+    @property
+    def tokens_per_second(self) -> float:
+        begin = min(stream.started for stream in self.streams)
+        return self.tokens / (max(stream.arrivals[-1] for stream in self.streams) - begin)
+
+    @property
+    def first_token_ms(self) -> list[float]:
+        return [stream.first_token_seconds * 1000 for stream in self.streams]
+
+    @property
+    def gaps_ms(self) -> list[float]:
+        return [gap * 1000 for stream in self.streams for gap in stream.gaps_seconds]
+
+    @property
+    def cpu_us_per_token(self) -> float:
+        """Of everything but the process that computes."""
+        return sum(spent for name, spent in self.cpu.items() if name != processes.ENGINE_PROCESS) * 1e6 / self.tokens
+
+
+def prompts(count: int) -> list[str]:
+    """Short prompts, each its own."""
+    return [f"Write part {number + 1} of a long story about {TOPICS[number % len(TOPICS)]}." for number in range(count)]
+
+
+def encode(url: str, text: str) -> np.ndarray[Any, Any]:
+    """The ids that preprocessing gives for a prompt, shape [1,n]."""
+    client = grpc.InferenceServerClient(url)
+    inputs = [tensor("QUERY", strings(text)), tensor("REQUEST_OUTPUT_LEN", int32(1)), tensor("TIER", strings("small"))]
+    ids: np.ndarray[Any, Any] = client.infer(PREPROCESSING, inputs).as_numpy("INPUT_ID")
+    return ids
+
+
+def engine_request(ids: np.ndarray[Any, Any], tokens: int) -> StreamRequest:
+    inputs = [
+        tensor("input_ids", ids),
+        tensor("input_lengths", int32(ids.shape[1])),
+        tensor("request_output_len", int32(tokens)),
+        tensor("min_tokens", int32(tokens)),
+        tensor("streaming", boolean(True)),
+    ]
+    outputs = [output("output_ids"), output("sequence_length")]
+    return StreamRequest(SMALL, inputs, outputs, lambda result: int(result.as_numpy("sequence_length").flat[0]))
+
+
+def router_request(text: str, tokens: int, model: str = ROUTER) -> StreamRequest:
+    inputs = [
+        tensor("text_input", strings(text)),
+        tensor("max_tokens", int32(tokens)),
+        tensor("min_tokens", int32(tokens)),
+        tensor("stream", boolean(True)),
+    ]
+    outputs = [output("text_output"), output("num_output_tokens")]
+    return StreamRequest(model, inputs, outputs, lambda result: int(result.as_numpy("num_output_tokens").flat[0]))
+
+
+def served(server: Server, requests: Sequence[StreamRequest]) -> Round:
+    before = processes.cpu_seconds(server.server_pid)
+    streams = run_streams(server.grpc_url, requests)
+    after = processes.cpu_seconds(server.server_pid)
+    return Round(streams, {name: after[name] - before.get(name, 0.0) for name in after})
+
+
+class Library:
+    """OpenVINO GenAI in a process of its own (scripts/bench/library.py): one line in, one line out, for each round."""
+
+    def __init__(self) -> None:
+        folder = manifest.built_folder(ROOT / "model_repository", "small")
+        command = [sys.executable, "-m", "scripts.bench.library", str(folder)]
+        self._process = subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def run(self, prompt_ids: Sequence[np.ndarray[Any, Any]], tokens: int) -> Round:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(
+            json.dumps({"prompts": [ids[0].tolist() for ids in prompt_ids], "tokens": tokens}) + "\n"
+        )
+        self._process.stdin.flush()
+        return Round([Stream(**fields) for fields in json.loads(self._process.stdout.readline())], {})
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def set_stream_interval(server: Server, interval: int | None) -> None:
+    """Loads both engines again with one response per `interval` tokens; None for what their configuration says."""
+    for model in (SMALL, LARGE):
+        body: dict[str, Any] = {}
+        if interval is not None:
+            with urllib.request.urlopen(f"{server.http_url}/v2/models/{model}/config") as response:
+                config = json.load(response)
+            config["parameters"].pop("stream_min_interval_ms", None)
+            config["parameters"]["stream_interval"] = {"string_value": str(interval)}
+            body = {"parameters": {"config": json.dumps(config)}}
+        url = f"{server.http_url}/v2/repository/models/{model}/load"
+        request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        urllib.request.urlopen(request).read()
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    return float(np.percentile(values, share)) if values else 0.0
+
+
+def summary(rounds: Sequence[Round]) -> dict[str, float]:
+    """Over all rounds of one kind: medians of rates, percentiles of all times."""
+    first = [value for each in rounds for value in each.first_token_ms]
+    gaps = [value for each in rounds for value in each.gaps_ms]
+    responses = sum(len(stream.arrivals) for each in rounds for stream in each.streams)
+    return {
+        "tokens_per_second": statistics.median(each.tokens_per_second for each in rounds),
+        "first_token_ms_p50": percentile(first, 50),
+        "first_token_ms_p99": percentile(first, 99),
+        "gap_ms_p50": percentile(gaps, 50),
+        "gap_ms_p99": percentile(gaps, 99),
+        "gap_ms_max": max(gaps, default=0.0),
+        "tokens_per_response": sum(each.tokens for each in rounds) / responses,
+        "cpu_us_per_token": statistics.median(each.cpu_us_per_token for each in rounds),
+    }
+
+
+def ratios(above: Sequence[Round], below: Sequence[Round]) -> dict[str, float]:
+    """tokens/s of one kind over another, round by round."""
+    each = [a.tokens_per_second / b.tokens_per_second for a, b in zip(above, below, strict=True)]
+    return {"median": statistics.median(each), "min": min(each), "max": max(each)}
+
+
+def alternate(
+    kinds: dict[str, Callable[[], Round]], rounds: int, progress: Progress, label: str
+) -> dict[str, list[Round]]:
+    """One uncounted round of each kind, then `rounds` of each in turn."""
+    results: dict[str, list[Round]] = {kind: [] for kind in kinds}
+    progress.step(label)
+    for number in range(rounds + 1):
+        for kind, run in kinds.items():
+            progress.status(f"round {number} of {rounds}: {kind}")
+            measured = run()
+            if number:
+                results[kind].append(measured)
+    progress.done(f"{rounds} rounds of {', '.join(kinds)}")
+    return results
+
+
+def compare(
+    server: Server, library: Library | None, streams: int, options: argparse.Namespace, label: str
+) -> dict[str, Any]:
+    texts = prompts(streams)
+    ids = [encode(server.grpc_url, text) for text in texts]
+    kinds: dict[str, Callable[[], Round]] = {
+        "engine": lambda: served(server, [engine_request(each, options.tokens) for each in ids]),
+        "router": lambda: served(server, [router_request(each, options.tokens) for each in texts]),
+    }
+    if library is not None:
+        kinds["library"] = lambda: library.run(ids, options.tokens)
+    results = alternate(kinds, options.rounds, Progress(), label)
+    found: dict[str, Any] = {kind: summary(rounds) for kind, rounds in results.items()}
+    found["router_over_engine"] = ratios(results["router"], results["engine"])
+    if library is not None:
+        found["router_over_library"] = ratios(results["router"], results["library"])
+    found["cpu_us_per_token_by_process"] = {
+        kind: {
+            name: statistics.median(each.cpu.get(name, 0.0) * 1e6 / each.tokens for each in results[kind])
+            for name in results[kind][0].cpu
+        }
+        for kind in ("engine", "router")
+    }
+    return found
+
+
+def table(title: str, found: dict[str, Any]) -> str:
+    columns = {
+        "tokens_per_second": "tokens/s",
+        "first_token_ms_p50": "TTFT p50 ms",
+        "first_token_ms_p99": "p99",
+        "gap_ms_p50": "gap p50 ms",
+        "gap_ms_p99": "p99",
+        "gap_ms_max": "max",
+        "tokens_per_response": "tokens/resp.",
+        "cpu_us_per_token": "CPU us/token",
+    }
+    lines = [f"\n{title}", " " * 10 + "".join(f"{name:>13}" for name in columns.values())]
+    for kind in ("engine", "router", "library", "unfiltered", "filtered"):
+        if kind in found:
+            cells = [f"{found[kind][name]:13.1f}" for name in columns]
+            if kind == "library":
+                cells[-1] = f"{'-':>13}"
+            lines.append(f"{kind:<10}" + "".join(cells))
+    for name in ("router_over_engine", "router_over_library", "filtered_over_unfiltered"):
+        if name in found:
+            ratio = found[name]
+            lines.append(f"{name.replace('_', ' ')}: {ratio['median']:.3f} ({ratio['min']:.3f} to {ratio['max']:.3f})")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.bench router", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--streams", default="1,8,32", help="how many at once, comma between")
+    parser.add_argument("--tokens", type=int, default=100, help="tokens of each stream")
+    parser.add_argument("--words", type=int, help="compare with and without a filter of so many sensitive words")
+    parser.add_argument("--json", type=Path, help="also write the result to this file")
+    options = parser.parse_args(arguments)
+    counts = [int(count) for count in options.streams.split(",")]
+    if options.words:
+        from scripts.bench import router_words  # which uses this module
+
+        result = router_words.measured(options, counts)
+    else:
+        result = measured(options, counts)
+    text = json.dumps(result)
+    if options.json:
+        options.json.write_text(text + "\n")
+    print(text)
+    return 0
+
+
+def measured(options: argparse.Namespace, counts: Sequence[int]) -> dict[str, Any]:
+    result: dict[str, Any] = {"rounds": options.rounds, "tokens": options.tokens}
+    library = Library()
+    try:
+        with tempfile.TemporaryDirectory() as folder, running_server(Path(folder)) as server:
+            for streams in counts:
+                found = compare(server, library, streams, options, f"{streams} streams")
+                result[f"streams_{streams}"] = found
+                print(table(f"{streams} streams", found), flush=True)
+            sizes = processes.memory_bytes(server.server_pid)
+            result["pss_mb_by_process"] = {
+                name: [round(size / 1e6, 1) for size in each] for name, each in sizes.items()
+            }
+            print("\nmemory (PSS)")
+            for name, each in sorted(sizes.items()):
+                middle, largest = statistics.median(each) / 1e6, max(each) / 1e6
+                print(f"  {name:<20} {len(each):3d} x {middle:7.1f} MB, largest {largest:.1f}")
+            set_stream_interval(server, 1)
+            found = compare(server, None, max(counts), options, f"{max(counts)} streams, stream_interval=1")
+            result[f"streams_{max(counts)}_interval_1"] = found
+            print(table(f"{max(counts)} streams, a response for every token (stream_interval=1)", found))
+    finally:
+        library.close()
+    return result

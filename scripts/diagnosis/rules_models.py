@@ -1,0 +1,119 @@
+"""Rules on the models themselves: loaded, alive, without errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from bls.contract import ENGINE_CONTROL, LARGE, PREPROCESSING, ROUTER, SMALL
+from scripts.diagnosis.finding import Finding, Weight
+from scripts.diagnosis.sample import Observation
+
+UNAVAILABLE = "UNAVAILABLE"
+# What llm_router calls; the classifier's models too where the policy has that check, which prompt_check_fails tells.
+ROUTER_CHILDREN = (PREPROCESSING, SMALL, LARGE, ENGINE_CONTROL)
+MIN_ERRORS = 5  # fewer may be one client's mistakes
+ERROR_SHARE = 0.05
+
+_UNHEALTHY = re.compile(r"Stub process '(\S+?)_\d+_\d+' is not healthy")
+
+
+def child_not_ready(seen: Observation) -> Iterator[Finding]:
+    """The router is ready, but a model that it calls isn't: Triton's own readiness doesn't look at those."""
+    for child in ROUTER_CHILDREN if seen.last.is_ready(ROUTER) else ():
+        state, reason = seen.last.states.get(child, ("not in the model repository", ""))
+        if not seen.last.is_ready(child):
+            yield Finding(
+                "child_not_ready",
+                Weight.FAILING,
+                child,
+                f"{state}{f': {_line(reason)}' if reason else ''}, while {ROUTER} is ready",
+                "what needs it fails, or is answered by a fallback; ready of a model says nothing of those it calls",
+                seen.file(child),
+                "-",
+                f"POST /v2/repository/models/{child}/load, or correct what the reason names first",
+            )
+
+
+def model_failed_to_load(seen: Observation) -> Iterator[Finding]:
+    """Another model could not be loaded, or somebody has unloaded it."""
+    told = ROUTER_CHILDREN if seen.last.is_ready(ROUTER) else ()
+    for model, (state, reason) in seen.last.states.items():
+        if state == UNAVAILABLE and model not in told:
+            is_on_purpose = reason in ("", "unloaded")
+            yield Finding(
+                "model_unloaded" if is_on_purpose else "model_failed_to_load",
+                Weight.NOTE if is_on_purpose else Weight.FAILING,
+                model,
+                _line(reason) or "unloaded",
+                "it answers nothing, and /v2/health/ready says no because of it (without --strict-readiness=false)"
+                + ("; an ensemble goes with the first of its models, and comes back with it" if is_on_purpose else ""),
+                seen.file(model),
+                "-",
+                f"{'' if is_on_purpose else 'correct what the reason names, then '}"
+                f"POST /v2/repository/models/{model}/load",
+            )
+
+
+def stub_dead(seen: Observation) -> Iterator[Finding]:
+    """A process of a python model is gone. The backend starts none anew, and the model stays ready."""
+    missing = _missing_stubs(seen)
+    unhealthy = {found[1] for line in seen.log_during for found in _UNHEALTHY.finditer(line)}
+    for model in sorted(missing.keys() | unhealthy):
+        if model in missing:
+            lost, instances = missing[model], seen.models[model].instances
+            figure = f"{instances - lost} of {instances} processes live"
+        else:
+            figure = "the log says that a process is not healthy"
+        yield Finding(
+            "stub_dead",
+            Weight.FAILING,
+            model,
+            figure,
+            "requests to the dead process fail after a second or, streams, never end; the model stays ready",
+            seen.file(model),
+            "-",
+            f"scripts/serve loads it again by itself; elsewhere POST .../models/{model}/unload, wait for UNAVAILABLE, "
+            "then load; see dmesg and out_of_memory for why it died",
+        )
+
+
+def backend_errors(seen: Observation) -> Iterator[Finding]:
+    """Requests that a model, or its backend, answered with an error."""
+    name = "nv_inference_request_failure"
+    for model in sorted(seen.last.states):
+        failed = sum(seen.grown.get(name, model=model, reason=why) or 0 for why in ("BACKEND", "OTHER"))
+        answered = seen.grown.get("nv_inference_request_success", model=model) or 0
+        if failed >= MIN_ERRORS and failed >= ERROR_SHARE * (failed + answered):
+            errors = [line for line in seen.log_during if line.startswith("E")]
+            yield Finding(
+                "backend_errors",
+                Weight.FAILING,
+                model,
+                f"{failed:.0f} of {failed + answered:.0f} requests failed"
+                + (f"; the log's last error: {_line(errors[-1])}" if errors else ""),
+                "the model itself answers with errors; decoupled ones (llm_router, the engines) are not among these, "
+                "as Triton counts their errors as successes: see requests_fail",
+                seen.file(model),
+                "-",
+                "the server's log has the reason (--log FILE if it isn't shown here)",
+            )
+
+
+def _missing_stubs(seen: Observation) -> dict[str, int]:
+    """By model, the most processes that it lacked at one look while it was ready at the next look too (the one before,
+    for the last): one that is being unloaded loses its processes as it should."""
+    missing: dict[str, int] = {}
+    for place, sample in enumerate(seen.samples):
+        neighbour = seen.samples[place + 1 if place + 1 < len(seen.samples) else place - 1]
+        for name, model in seen.models.items():
+            if model.backend != "python" or sample.machine is None:
+                continue
+            lacks = model.instances - sample.machine.stubs.get(name, 0)
+            if lacks > 0 and sample.is_ready(name) and neighbour.is_ready(name):
+                missing[name] = max(lacks, missing.get(name, 0))
+    return missing
+
+
+def _line(text: str) -> str:
+    return text.split("\\n", 1)[0].splitlines()[0][:200] if text else ""

@@ -1,0 +1,93 @@
+"""CPU time and memory of a server's processes, from /proc."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+ENGINE_PROCESS = "engine"
+_ENGINE_MODULES = (["engines.worker.worker"], ["engines.worker.shared_worker"])
+
+
+def tree(pid: int) -> Iterator[int]:
+    """The process and all below it. Processes may come and go meanwhile."""
+    children: dict[int, list[int]] = defaultdict(list)
+    # Not /proc/<pid>/task/*/children: that is slow with a thousand threads, and may leave one out while others end.
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (fields := _stat(int(name))):
+            children[int(fields[1])].append(int(name))
+    pending = [pid]
+    while pending:
+        pid = pending.pop()
+        yield pid
+        pending += children[pid]
+
+
+def role(pid: int) -> str:
+    """The model that a stub serves, "engine" for the process that computes, else the program's name."""
+    words = command(pid)
+    return stub_model(pid) or (ENGINE_PROCESS if words[2:3] in _ENGINE_MODULES else Path(words[0]).name)
+
+
+def stub_model(pid: int) -> str:
+    """The model whose stub the process is; "" for any other process, one that has ended included."""
+    words = command(pid)
+    model_file = Path(words[1]) if len(words) > 1 and words[0].endswith("triton_python_backend_stub") else None
+    return model_file.parent.parent.name if model_file else ""
+
+
+def with_variable(name: str, value: str) -> list[int]:
+    """This user's processes that were started with the environment variable `name` set to `value`."""
+    wanted = f"{name}={value}".encode()
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):  # it ended, or is another user's
+            if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found.append(int(pid))
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended and is not waited for doesn't."""
+    return _stat(pid)[:1] not in ([], ["Z"])
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/<pid>/stat behind the name, its state first; none if the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def command(pid: int) -> list[str]:
+    """The process's command line, word by word; one empty word if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return [""]
+
+
+def cpu_seconds(pid: int) -> dict[str, float]:
+    """User and system time so far, by role, of the process and all below it."""
+    seconds: dict[str, float] = defaultdict(float)
+    for each in tree(pid):
+        if fields := _stat(each):
+            seconds[role(each)] += (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+    return dict(seconds)
+
+
+def memory_bytes(pid: int) -> dict[str, list[int]]:
+    """Proportional set size (a shared page counts as its share) of each process, by role."""
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for each in tree(pid):
+        try:
+            text = Path(f"/proc/{each}/smaps_rollup").read_text()
+            sizes[role(each)].append(int(text.partition("\nPss:")[2].split()[0]) * 1024)
+        except (OSError, IndexError):
+            continue
+    return dict(sizes)

@@ -1,0 +1,108 @@
+"""Whether the memory settings in the engines' config files fit, in whatever order the models load."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from engines.gpu_memory import wish_keys
+from engines.gpu_memory.loading import DEFAULT_FRACTION, Load, Setting, loads
+from engines.gpu_memory.plan import Case
+from engines.gpu_memory.sizes import LLMAPI, TENSORRT
+from engines.gpu_memory.wish import Wish
+from scripts.server import model_folders
+
+FRACTION, CAP = "kv_cache_free_gpu_mem_fraction", "max_tokens_in_paged_kv_cache"
+_LLMAPI_KEYS = {
+    "model": "model",
+    "tensor_parallel_size": "tp_size",
+    "pipeline_parallel_size": "pp_size",
+    "max_batch_size": "max_batch_size",
+    "max_num_tokens": "max_num_tokens",
+    "kv_cache_dtype": "kv_cache_dtype",
+}
+_BATCH = re.compile(r"^\s*max_batch_size\s*:\s*(\d{1,9})", re.MULTILINE)
+_COMMENT = re.compile(r"#[^\n]*")
+_DECIMAL = re.compile(r"\d(\.\d{1,6})?|\.\d{1,6}")
+_PARAMETER = re.compile(r'key\s*:\s*"([^"]*)"\s*value\s*:?\s*\{\s*string_value\s*:\s*"([^"]*)"')
+
+
+def config_file(repository: Path, model: str, runtime: str) -> Path:
+    """The config that a server on GPUs takes. Raises ValueError if the model has none for the LLM API."""
+    file = model_folders.config_file(repository / model, LLMAPI if runtime == LLMAPI else None)
+    if runtime == LLMAPI and file.stem != LLMAPI:
+        raise ValueError(f"{model} has no configs/{LLMAPI}.pbtxt")
+    return file
+
+
+def keys(repository: Path, model: str, runtime: str) -> dict[str, int | str]:
+    """What the config says of `wish_keys`: GPUs or instances; by the LLM API, which builds nothing, the sizes too.
+
+    Raises ValueError.
+    """
+    text = config_file(repository, model, runtime).read_text(encoding="utf-8")
+    found = _parameters(text)
+    placed: dict[str, int | str] = {"gpus": found["gpu_device_ids"]} if found.get("gpu_device_ids") else {}
+    if runtime == LLMAPI:  # Instances of a model share one engine.
+        sizes = [f"{ours}={found[name]}" for name, ours in _LLMAPI_KEYS.items() if found.get(name)]
+        return placed | wish_keys.parsed(sizes, wish_keys.SPEC_KEYS)
+    return placed or {"instances": model_folders.instances(text)}
+
+
+def settings(repository: Path, wish: Wish) -> Setting:
+    """What the config says of the KV cache. Raises ValueError, which names the file and the parameter; also where
+    Triton is to make batches that the engine can't take."""
+    file = config_file(repository, wish.model, wish.runtime)
+    text = file.read_text(encoding="utf-8")
+    found = _parameters(text)
+    fraction, cap = found.get(FRACTION, ""), found.get(CAP, "")
+    place = f"{wish.model}/{file.relative_to(repository / wish.model)}"
+    batch = _BATCH.search(_COMMENT.sub("", text))
+    if batch and wish.runtime == TENSORRT and int(batch[1]) > wish.spec.max_batch_size:
+        raise ValueError(f"{place}: max_batch_size is {batch[1]}; the engine's is {wish.spec.max_batch_size}")
+    if fraction and not (_DECIMAL.fullmatch(fraction) and 0 < Fraction(fraction) <= 1):
+        raise ValueError(f"{place}: {FRACTION} is {fraction!r}; it must be above 0 and at most 1")
+    if cap and not (cap.isascii() and cap.isdigit()):
+        raise ValueError(f"{place}: {CAP} is {cap!r}; it must be a whole number of tokens")
+    return Setting(Fraction(fraction) if fraction else DEFAULT_FRACTION, int(cap) if cap else None)
+
+
+def _parameters(text: str) -> dict[str, str]:
+    return dict(_PARAMETER.findall(_COMMENT.sub("", text)))
+
+
+def check(case: Case, given: Mapping[str, Setting]) -> dict[str, Any]:
+    """Each way of loading: the tokens each cache gets, against those it needs, and how full each GPU is."""
+    ways = [_way(case, load) for load in loads(case, given)]
+    return {
+        "check": True,
+        "fits": not any(way["faults"] for way in ways),
+        "gpus": [{"name": gpu.name, "memory_bytes": gpu.memory} for gpu in case.gpus],
+        "head_room": float(case.head_room),
+        "settings": {
+            wish.model: {
+                FRACTION: float(given[wish.model].fraction),
+                CAP: given[wish.model].cap,
+                "instances": len(wish.gpus),
+                "needed_tokens": wish.needed_tokens,
+            }
+            for wish in case.wishes
+        },
+        "loads": ways,
+    }
+
+
+def _way(case: Case, load: Load) -> dict[str, Any]:
+    needed = {wish.model: wish.needed_tokens for wish in case.wishes}
+    faults = [
+        f"{model} gets {f'{tokens:,}' if tokens else 'no'} tokens of KV cache, needs {needed[model]:,}"
+        for model, tokens in load.tokens.items()
+        if tokens < needed[model]
+    ]
+    for number, (gpu, used) in enumerate(zip(case.gpus, load.used, strict=True)):
+        if used > gpu.memory * (1 - case.head_room):
+            faults.append(f"GPU {number} is {used / gpu.memory:.0%} full, more than {float(1 - case.head_room):.0%}")
+    return {"order": load.order, "tokens": dict(load.tokens), "used_bytes": list(load.used), "faults": faults}

@@ -1,0 +1,237 @@
+"""One tritonserver process: its command line, whether it is ready, and its end, after which nothing of it is left."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shlex
+import signal
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from scripts.host import children, processes, shared_memory
+from scripts.server.server_options import flag_names, flag_value, is_off
+
+RESCAN_S = 30.0
+SHM_FLAG = "--backend-config=python,shm-region-prefix-name="
+SHM_VARIABLE = "LLM_ROUTER_SHM_PREFIX"  # for the table of bls/routing/service.py; marks a server's processes, too
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What scripts/serve decides about a server. `extra` goes to tritonserver and wins over the defaults."""
+
+    repository: Path
+    models: tuple[str, ...]
+    config_name: str | None
+    host: str
+    http_port: int
+    grpc_port: int
+    metrics_port: int
+    drain_s: int
+    log: Path
+    extra: tuple[str, ...]
+    ready_port: int | None = None  # of scripts/server/readiness_server.py, where it is wanted
+    listens: bool = True  # a rank of MPI beyond the first has no endpoints
+
+    @property
+    def local_host(self) -> str:
+        """Where a client on this machine reaches the server."""
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+
+    @property
+    def loads_explicitly(self) -> bool:
+        """Whether models can be unloaded and loaded while the server runs."""
+        return flag_value(self.extra, "--model-control-mode") in (None, "explicit")
+
+    @property
+    def tolerates_failed_models(self) -> bool:
+        """Whether the server is to run without the models that fail to load."""
+        return is_off(flag_value(self.extra, "--exit-on-error"))
+
+    def address(self, port: int) -> str:
+        host = f"[{self.local_host}]" if ":" in self.local_host else self.local_host
+        return f"{host}:{port}"
+
+
+class Installation(Protocol):
+    """Where a tritonserver lies, and what it needs around it."""
+
+    @property
+    def root(self) -> Path: ...
+    @property
+    def tritonserver(self) -> Path: ...
+    @property
+    def backends(self) -> Path: ...
+    @property
+    def libraries(self) -> list[Path]: ...
+    def variables(self) -> dict[str, str]: ...
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a server is started. `rank_logs`: where each rank of MPI beyond the first writes its log."""
+
+    tritonserver: Path
+    command: tuple[str, ...]
+    variables: Mapping[str, str]
+    folder: Path
+    shm_prefix: str
+    rank_logs: tuple[Path, ...] = ()
+
+
+def start_of(settings: Settings, installation: Installation) -> Start:
+    """One server in one process."""
+    prefix = shared_memory.new_prefix()
+    words = command(settings, installation, prefix)
+    return Start(installation.tritonserver, tuple(words), variables(installation, prefix), installation.root, prefix)
+
+
+def variables(installation: Installation, shm_prefix: str) -> dict[str, str]:
+    """The environment of a server."""
+    found = installation.variables()
+    found[SHM_VARIABLE] = shm_prefix
+    libraries = [str(path) for path in installation.libraries]
+    if libraries:
+        found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [*libraries, found.get("LD_LIBRARY_PATH")]))
+    return found
+
+
+def command(settings: Settings, installation: Installation, shm_prefix: str) -> list[str]:
+    """tritonserver's command line. A default that `extra` sets too is left out."""
+    given = flag_names(settings.extra)
+    wheel = installation.tritonserver.parent.parent
+    defaults = [
+        ("--model-repository", str(settings.repository)),
+        ("--backend-directory", str(installation.backends)),
+        ("--cache-directory", str(wheel / "caches")),
+        *_endpoints(settings),
+        ("--exit-timeout-secs", str(settings.drain_s)),
+        ("--disable-auto-complete-config", ""),
+    ]
+    if settings.config_name:
+        defaults.append(("--model-config-name", settings.config_name))
+    # Explicit, so that a model whose process died can be repaired: unload, then load.
+    defaults.append(("--model-control-mode", "explicit"))
+    if settings.loads_explicitly:
+        defaults += [("--load-model", model) for model in settings.models]
+    flags = [f"{name}={value}" if value else name for name, value in defaults if name not in given]
+    # Never left out: it is given once for each setting, and the clean-up relies on this one.
+    flags.append(f"{SHM_FLAG}{shm_prefix}")
+    return [str(installation.tritonserver), *flags, *settings.extra]
+
+
+def _endpoints(settings: Settings) -> list[tuple[str, str]]:
+    if not settings.listens:
+        return [(f"--allow-{endpoint}", "false") for endpoint in ("http", "grpc", "metrics")]
+    return [
+        ("--http-address", settings.host),
+        ("--http-port", str(settings.http_port)),
+        ("--grpc-address", settings.host),
+        ("--grpc-port", str(settings.grpc_port)),
+        ("--metrics-address", settings.host),
+        ("--metrics-port", str(settings.metrics_port)),
+    ]
+
+
+def described(start: Start) -> str:
+    """The start as a shell would take it: what the environment gets, then the command, a line for each rank."""
+    changed = {name: value for name, value in start.variables.items() if os.environ.get(name) != value}
+    lines = [f"{name}={shlex.quote(value)}" for name, value in sorted(changed.items())]
+    ranks = " ".join("\n:" if word == ":" else shlex.quote(word) for word in start.command)
+    return " \\\n".join([*lines, *(part.strip() for part in ranks.split("\n"))])
+
+
+def shown(path: Path) -> str:
+    """The path as seen from where the person is, if that is shorter."""
+    return min(str(path), os.path.relpath(path), key=len)
+
+
+class TritonServer:
+    """A running tritonserver with its stubs. `stop` or `kill`, then `clean_up`."""
+
+    def __init__(self, settings: Settings, start: Start) -> None:
+        self.settings = settings
+        self._shm_prefix = start.shm_prefix
+        self._stubs: Counter[str] = Counter()  # when it was asked to stop
+        self._stub_models: dict[int, str] = {}  # by process, when they were last looked for
+        self._rescan_at = 0.0
+        with settings.log.open("ab") as log:
+            self._process = children.start(start.command, start.variables, start.folder, log)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def exit_status(self) -> int | None:
+        """None while it runs; negative is the signal that ended it."""
+        return self._process.poll()
+
+    def is_ready(self) -> bool:
+        """Whether the server answers and every model that it was told to load is ready, or may be missing."""
+        # A model that failed keeps the server from being "ready"; it is "live" once all have been tried.
+        word = "live" if self.settings.tolerates_failed_models else "ready"
+        connection = http.client.HTTPConnection(self.settings.local_host, self.settings.http_port, timeout=2)
+        try:
+            connection.request("GET", f"/v2/health/{word}")
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def stop(self) -> None:
+        """Asks it to finish the requests in flight and to end."""
+        self._stubs = self.count_stubs(fresh=True)
+        if self.exit_status() is None:
+            os.kill(self.pid, signal.SIGTERM)
+
+    def has_answered_all(self) -> bool:
+        """Whether, after `stop`, every python model has begun to end its processes: it does so after its last request.
+
+        tritonserver takes a second for each process, one after the other, and does nothing else by then.
+        """
+        left = self.count_stubs(fresh=False)
+        return bool(self._stubs) and all(left[model] < count for model, count in self._stubs.items())
+
+    def count_stubs(self, fresh: bool) -> Counter[str]:
+        """How many living processes the python backend runs for each model.
+
+        A fresh count reads all of /proc. Otherwise only those that were known are looked at, and new ones are found
+        after RESCAN_S.
+        """
+        gone = any(processes.stub_model(pid) != model for pid, model in self._stub_models.items())
+        if fresh or gone or time.monotonic() >= self._rescan_at:
+            found = {pid: processes.stub_model(pid) for pid in processes.tree(self.pid)}
+            self._stub_models = {pid: model for pid, model in found.items() if model}
+            self._rescan_at = time.monotonic() + RESCAN_S
+        return Counter(self._stub_models.values())
+
+    def has_ended_well(self) -> bool:
+        """Whether, once it has ended after `stop`, no request was cut off."""
+        # The server's own status says best whether it came to its end: its count of requests in flight, in the log, is
+        # 0 for those that a model already works at.
+        return self.exit_status() == 0
+
+    def kill(self) -> None:
+        """Ends it and its stubs now."""
+        children.kill_group(self.pid, patience_s=0)
+        self._process.wait()
+
+    def clean_up(self) -> None:
+        """Kills what the server left behind, processes and shared memory."""
+        if self.exit_status() is None:
+            self.kill()
+        children.kill_group(self.pid)
+        shared_memory.remove(self._shm_prefix)
+
+    def ending(self) -> str:
+        """How it ended, for a person."""
+        status = self.exit_status()
+        if status is None:
+            return "it is running"
+        return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

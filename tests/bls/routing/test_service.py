@@ -1,0 +1,86 @@
+"""What a router process builds for its policy, on a folder of its own."""
+
+import os
+import time
+
+import pytest
+
+from bls.contract import LARGE, SMALL
+from bls.routing import service as policy_service
+from bls.routing.decision import Prompt
+from bls.routing.policy_file import SHIPPED, version_of
+from bls.routing.service import BREAKERS_OPENED, POLICY_IN_FORCE, POLICY_RELOADS, PREFIX_VARIABLE, PolicyService
+from tests.fakes import FakeMetrics
+
+# The service sets the timer signal that pytest's own limit would use.
+pytestmark = pytest.mark.timeout(60, method="thread")
+
+
+@pytest.fixture
+def shared_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(policy_service, "SHARED_MEMORY", tmp_path / "shm")
+    (tmp_path / "shm").mkdir()
+    return tmp_path / "shm"
+
+
+def test_the_table_has_the_servers_prefix_where_there_is_one(shared_memory, monkeypatch):
+    monkeypatch.setenv(PREFIX_VARIABLE, "llm_router_shm_1_ab_")
+    assert policy_service.table_path() == shared_memory / "llm_router_shm_1_ab_table"
+
+
+def test_else_the_processes_of_one_parent_share_it(shared_memory, monkeypatch):
+    monkeypatch.delenv(PREFIX_VARIABLE, raising=False)
+    name = policy_service.table_path().name
+    prefix, parent, started, end = name.rsplit("_", 3)
+    assert (prefix, parent, end) == ("llm_router_shm", str(os.getppid()), "table")
+    assert int(started) > 0
+
+
+def test_it_decides_by_the_file_that_is_named_and_counts_what_happens(shared_memory, tmp_path):
+    (tmp_path / "mine.py").write_text(SHIPPED.read_text().replace("RETRIES = 1", "RETRIES = 3"))
+    metrics = FakeMetrics()
+    service = PolicyService(tmp_path / "model_repository", "mine.py", metrics)
+    try:
+        policy = service.routing.policy
+        assert policy.settings.retries == 3
+        assert metrics.values[POLICY_RELOADS, "taken"] == 1
+        assert metrics.values[POLICY_IN_FORCE, policy.version] == 1
+        assert [path.name[:16] for path in (tmp_path / "logs").iterdir()] == ["last_good_policy"]
+        prompt = Prompt({SMALL: 5, LARGE: 5}, {SMALL: 99, LARGE: 99}, 16)
+        for _ in range(policy.settings.breaker_failures):
+            attempt = service.routing.route(policy, prompt).begin()
+            attempt.failed()
+            attempt.close()
+        assert metrics.values[BREAKERS_OPENED, SMALL] == 1
+    finally:
+        service.close()
+
+
+def test_without_a_good_policy_it_is_not_made_and_says_why(shared_memory, tmp_path):
+    (tmp_path / "mine.py").write_text("nonsense(")
+    with pytest.raises(RuntimeError, match=r"mine\.py:1: SyntaxError"):
+        PolicyService(tmp_path / "model_repository", "mine.py", FakeMetrics())
+
+
+def test_an_alert_can_see_the_first_refusal_and_the_first_breaker(shared_memory, tmp_path):
+    metrics = FakeMetrics()
+    PolicyService(tmp_path / "model_repository", str(SHIPPED), metrics).close()
+    assert (POLICY_RELOADS, "refused") in metrics.values
+    assert {(BREAKERS_OPENED, SMALL), (BREAKERS_OPENED, LARGE)} <= metrics.values.keys()
+
+
+def test_the_version_that_decides_is_shown_and_earlier_ones_no_longer(shared_memory, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(SHIPPED.read_text())
+    metrics = FakeMetrics()
+    service = PolicyService(tmp_path / "model_repository", "mine.py", metrics)
+    try:
+        first = service.routing.policy.version
+        file.write_text(SHIPPED.read_text().replace("RETRIES = 1", "RETRIES = 3"))
+        second = version_of(file.read_bytes())
+        end = time.monotonic() + 50
+        while not metrics.values[POLICY_IN_FORCE, second] and time.monotonic() < end:
+            time.sleep(0.05)
+        assert (metrics.values[POLICY_IN_FORCE, first], metrics.values[POLICY_IN_FORCE, second]) == (0, 1)
+    finally:
+        service.close()

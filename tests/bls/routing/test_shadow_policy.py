@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import os
+
+from bls.routing.policy_file import SHIPPED, load_policy
+from bls.routing.shadow_policy import ShadowPolicy
+
+
+def settings_that_name(name):
+    source = SHIPPED.read_text().replace('SHADOW_POLICY = ""', f'SHADOW_POLICY = "{name}"')
+    return load_policy(SHIPPED, source.encode()).settings
+
+
+def test_follows_the_file_that_the_policy_names_and_forgets_one_that_it_names_no_more(tmp_path):
+    shadow, settings = ShadowPolicy(tmp_path), settings_that_name("next.py")
+    (tmp_path / "next.py").write_text(SHIPPED.read_text())
+    shadow.look(settings)
+    first = shadow.current
+    assert first is not None and first.settings.retries == 1
+    shadow.look(settings)
+    assert shadow.current is first
+    (tmp_path / "newer.py").write_text(SHIPPED.read_text().replace("RETRIES = 1", "RETRIES = 3"))
+    os.replace(tmp_path / "newer.py", tmp_path / "next.py")
+    shadow.look(settings)
+    assert shadow.current is not None and shadow.current.settings.retries == 3
+    shadow.look(settings_that_name(""))
+    assert shadow.current is None
+
+
+def test_a_file_that_is_missing_or_no_good_is_none_and_said_once(tmp_path, caplog):
+    shadow, settings = ShadowPolicy(tmp_path), settings_that_name("next.py")
+    for _ in range(3):
+        shadow.look(settings)
+    assert shadow.current is None
+    assert len(caplog.records) == 1
+    (tmp_path / "next.py").write_text("choose = 5\n")
+    for _ in range(3):
+        shadow.look(settings)
+    assert shadow.current is None
+    assert "next.py" in caplog.records[1].getMessage() and len(caplog.records) == 2

@@ -1,0 +1,44 @@
+import numpy as np
+
+from bls.contract import ROUTER_CONTRACT
+from bls.reply import Reply, accumulated, joined
+from bls.routing.decision import Decision
+
+EVERYTHING = ROUTER_CONTRACT.output_names
+
+
+def test_only_wanted_outputs_are_made():
+    reply = Reply("hi", 2, finish_reason="stop", decision=Decision("m", "r"), input_tokens=3)
+    assert set(reply.tensors(frozenset({"text_output"}))) == {"text_output"}
+    assert set(reply.tensors(EVERYTHING)) == {
+        "text_output",
+        "finish_reason",
+        "model",
+        "reason",
+        "route_info",
+        "num_input_tokens",
+        "num_output_tokens",
+    }
+
+
+def test_every_output_is_declared_and_has_a_batch_dimension():
+    reply = Reply("hi", 2, {"cum_log_probs": np.zeros((1, 1), np.float32)}, "stop", Decision("m", "r"), 3)
+    declared = {tensor.name: tensor for tensor in ROUTER_CONTRACT.outputs}
+    for name, array in reply.tensors(EVERYTHING).items():
+        assert array.shape == (1,) + (1,) * len(declared[name].dims)
+
+
+def test_only_the_last_piece_tells_why_it_ended_and_who_answered():
+    assert set(
+        Reply("hi", decision=Decision("m", "r")).tensors(frozenset({"text_output", "finish_reason", "model"}))
+    ) == {"text_output"}
+
+
+def test_joined_says_what_all_pieces_said():
+    whole = joined([Reply("a", 1), Reply("b", 2, finish_reason="length", input_tokens=4)])
+    assert (whole.text, whole.output_tokens, whole.finish_reason, whole.input_tokens) == ("ab", 3, "length", 4)
+
+
+def test_accumulated_repeats_the_text_but_not_the_counts():
+    pieces = list(accumulated([Reply("a", 1), Reply("b", 2)]))
+    assert [(piece.text, piece.output_tokens) for piece in pieces] == [("a", 1), ("ab", 2)]

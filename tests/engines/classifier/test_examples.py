@@ -1,0 +1,57 @@
+"""engines/classifier/examples.py and the prompts that are shipped."""
+
+import pytest
+
+from engines.classifier import examples
+from engines.classifier.examples import BadExamples
+from engines.classifier.labels import HARD, INTENTS, LABELS, RISKS
+
+FITTED, HELD_OUT = (examples.load(folder, LABELS) for folder in (examples.FITTED, examples.HELD_OUT))
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_every_class_has_enough_prompts(label):
+    number = LABELS.index(label)
+    assert FITTED.classes.count(number) >= 40
+    assert HELD_OUT.classes.count(number) >= 10
+
+
+def test_no_prompt_is_there_twice_and_none_is_fitted_that_judges():
+    plain = [" ".join(text.lower().split()) for text in FITTED.texts + HELD_OUT.texts]
+    assert sorted(plain) == sorted(set(plain))
+
+
+def test_the_classes_are_twenty_intents_and_risks():
+    assert len(set(LABELS)) == len(LABELS) == 20
+    assert set(INTENTS).isdisjoint(RISKS) and set(HARD) < set(INTENTS)
+
+
+def write(folder, **files):
+    for name, text in files.items():
+        (folder / f"{name}.txt").write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder
+
+
+def test_empty_lines_and_comments_are_no_prompts(tmp_path):
+    found = examples.load(write(tmp_path, a="# first\n\n one \nC# or Java?\n", b="你好\n"), ("a", "b"))
+    assert found == examples.Examples(("one", "C# or Java?", "你好"), (0, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("files", "complaint"),
+    [
+        ({"a": "x"}, r"/b\.txt is missing"),
+        ({"a": "x", "b": "# nothing\n"}, r"/b\.txt holds no prompt"),
+        ({"a": "x", "b": "y", "c": "z"}, r"/c\.txt belongs to no class; known: a, b"),
+        ({"a": "x", "b": b"yes\xff"}, r"/b\.txt is not valid UTF-8 \(byte 3\)"),
+    ],
+)
+def test_what_is_wrong_with_the_files_is_named(tmp_path, files, complaint):
+    with pytest.raises(BadExamples, match=complaint):
+        examples.load(write(tmp_path, **files), ("a", "b"))
+
+
+def test_the_digest_is_the_contents(tmp_path):
+    before = examples.digest(write(tmp_path, a="x", b="y"))
+    assert examples.digest(tmp_path) == before
+    assert examples.digest(write(tmp_path, b="z")) != before

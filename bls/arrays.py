@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from bls.errors import BadRequest
 
 Array = np.ndarray[Any, Any]
+Tensors = Mapping[str, Array]  # by tensor name
 
 
 def int32(value: int) -> Array:

@@ -48,8 +48,9 @@ def _tensors(table: str) -> tuple[Tensor, ...]:
     return tuple(tensors)
 
 
-SMALL = "tensorrt_llm_small"
-LARGE = "tensorrt_llm_large"
+ENGINE_PREFIX = "tensorrt_llm_"  # then the tier: see tiers.py
+SMALL = ENGINE_PREFIX + "small"
+LARGE = ENGINE_PREFIX + "large"
 PREPROCESSING = "preprocessing"
 POSTPROCESSING = "postprocessing"
 ENGINE_CONTROL = "engine_control"
@@ -373,9 +374,7 @@ TEXT_PIPELINE_CONTRACT = Contract(
     """),
 )
 
-CONTRACTS = {
-    SMALL: ENGINE,
-    LARGE: ENGINE,
+_CONTRACTS = {
     PREPROCESSING: PREPROCESSING_CONTRACT,
     POSTPROCESSING: POSTPROCESSING_CONTRACT,
     ENGINE_CONTROL: ENGINE_CONTROL_CONTRACT,
@@ -387,3 +386,8 @@ CONTRACTS = {
     LLAMA_7B_ENSEMBLE: LLAMA_7B_ENSEMBLE_CONTRACT,
     SENSITIVE_WORDS: SENSITIVE_WORDS_CONTRACT,
 }
+
+
+def contract_of(model: str) -> Contract | None:
+    """What a model of the repository takes and gives; None for any other. Every tier's engine model keeps ENGINE."""
+    return ENGINE if model.startswith(ENGINE_PREFIX) else _CONTRACTS.get(model)

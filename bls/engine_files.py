@@ -4,35 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from bls import manifest
 from bls.arrays import int32, strings
-from bls.contract import LARGE, POSTPROCESSING, SMALL
+from bls.contract import POSTPROCESSING
 from bls.errors import EngineUnavailable
 from bls.manifest import TABLE_FILE_NAME
+from bls.ports import Caller
+from bls.tiers import engine_models, tier_of
 from bls.tokens import byte_table
 from bls.tokens.stream_decoder import StreamDecoder, WindowDecoder
 
 T = TypeVar("T")
 
-TIERS = dict(zip((SMALL, LARGE), manifest.TIERS, strict=True))
 
+class EngineFiles:
+    """What engines/built said of each engine model when it was first asked: a rebuilt engine needs a restart anyway.
 
-class Caller(Protocol):
-    def call(self, model: str, tensors: Any, outputs: Sequence[str]) -> Any: ...
-
-
-class Engines:
-    """What engines/built said of each engine model when it was first asked: a rebuilt engine needs a restart anyway."""
-
-    models = (SMALL, LARGE)
+    `models` are the engine models of the repository.
+    """
 
     def __init__(self, repository: Path, caller: Caller) -> None:
         self._caller = caller
-        folders = {model: manifest.built_folder(repository, tier) for model, tier in TIERS.items()}
+        self.models = engine_models(repository)
+        folders = {model: manifest.built_folder(repository, tier_of(model)) for model in self.models}
         self._manifests = {
             model: _Once(folder / manifest.FILE_NAME, lambda path: manifest.load(path.parent))
             for model, folder in folders.items()
@@ -40,9 +38,6 @@ class Engines:
         self._tables = {
             model: _Once(folder / TABLE_FILE_NAME, byte_table.open_table) for model, folder in folders.items()
         }
-
-    def tier(self, model: str) -> str:
-        return TIERS[model]
 
     def manifest(self, model: str) -> manifest.Manifest:
         """Raises EngineUnavailable if engine.json can't be read."""
@@ -66,7 +61,7 @@ class Engines:
         tensors = {
             "TOKENS_BATCH": np.array([[ids]], dtype=np.int32),
             "SEQUENCE_LENGTH": int32(len(ids)),
-            "TIER": strings(TIERS[model]),
+            "TIER": strings(tier_of(model)),
         }
         text = self._caller.call(POSTPROCESSING, tensors, ["OUTPUT"])["OUTPUT"].flat[0]
         return str(bytes(text).decode("utf-8"))

@@ -5,21 +5,16 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Generator, Iterator, Mapping
 
-import numpy as np
-
-from bls.arrays import boolean, int32
+from bls.arrays import Tensors, boolean, int32
 from bls.errors import Busy, EngineFailed, EngineUnavailable, NotLoaded, RouterError, TimedOut
+from bls.ports import Models
 from bls.reply import LOG_PROBS
 from bls.request import Request
 from bls.routing.engine_health import Attempt
 from bls.routing.route import Route
 from bls.watcher import POLL_SECONDS, Watch
-
-Tensors = Mapping[str, np.ndarray[Any, Any]]
-
 
 _COOLING_DOWN = "cooling_down"
 
@@ -30,21 +25,6 @@ class _NotThis(Exception):
     def __init__(self, why: str, error: RouterError) -> None:
         self.why = why
         self.error = error
-
-
-class Models(Protocol):
-    """The door to the other models; arrays by tensor name, batch dimension kept. Each raises a RouterError."""
-
-    def call(self, model: str, tensors: Tensors, outputs: Sequence[str]) -> Tensors:
-        """The one response of a model that is not decoupled."""
-
-    def stream(
-        self, model: str, tensors: Tensors, outputs: Sequence[str], request_id: str
-    ) -> Generator[Tensors, None, None]:
-        """Each response in turn. Closing it waits for the engine's end: stop the request first."""
-
-    def stop(self, model: str, request_id: str) -> None:
-        """Ends the stream of that id; no error if there is none."""
 
 
 class EngineStream(Iterator[Tensors]):

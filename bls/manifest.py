@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-TIERS = ("small", "large")
 FILE_NAME = "engine.json"
 TABLE_FILE_NAME = "token_bytes.bin"
 TOKENIZER_KINDS = ("gguf", "huggingface", "sentencepiece")

@@ -9,18 +9,25 @@ wrong. Else the log says file and line, and the last good version serves on. See
 
 from __future__ import annotations
 
-from bls.contract import LARGE, SMALL
-from bls.routing.decision import ALL_WELL, Decision, Prompt, State, Tier, TierState, example
-from bls.safety.settings import (
+from bls.policy_api import (
+    ALL_WELL,
+    LARGE,
+    SMALL,
     Classifier,
+    Decision,
     Hidden,
-    Language,
     Limits,
     Patterns,
     PersonalData,
+    Prompt,
     Repetition,
     Safety,
+    Script,
+    State,
+    Tier,
+    TierState,
     Words,
+    example,
 )
 
 # The engines. Costs are for 1,000 tokens, in any one unit; they are only ever compared and summed.
@@ -84,21 +91,21 @@ DEFAULT = SMALL  # Answers, as `policy_error`, when `choose` raises or takes lon
 
 # What a prompt goes through before `choose` sees it, in this order; the first check that refuses ends it. A check that
 # can't decide counts as a refusal (on_failure="closed", the default), or as if it had found nothing (the classifier and
-# the language). All options: bls/safety/settings.py.
+# the script). All options: bls/safety/settings.py.
 TRUSTED = ("system", "developer")  # Messages of your own application. Where clients write these too, use ().
-NOT_THE_CLIENTS = (*TRUSTED, "assistant")  # What the model said may quote an attack that it declined.
+NOT_USER_ROLES = (*TRUSTED, "assistant")  # What the model said may quote an attack that it declined.
 RISKS = ("prompt_injection", "violence", "self_harm", "sexual", "hate", "illegal_goods", "malware", "fraud")
 SAFETY = Safety(
     (
         Limits(max_characters=100_000, max_messages=256),
         Repetition(min_characters=20_000),  # Far beyond what a person repeats to try a server out.
         Words(skip_roles=TRUSTED),  # Each list's action is its `prompt` in words/categories.toml.
-        Patterns(skip_roles=NOT_THE_CLIENTS),
-        Hidden(skip_roles=NOT_THE_CLIENTS),
+        Patterns(skip_roles=NOT_USER_ROLES),
+        Hidden(skip_roles=NOT_USER_ROLES),
         PersonalData(skip_roles=TRUSTED),  # Masked.
-        Language(),
+        Script(),
         Classifier(
-            skip_roles=NOT_THE_CLIENTS,
+            skip_roles=NOT_USER_ROLES,
             refuse_from=dict.fromkeys(RISKS, 0.9),
             route_from=dict.fromkeys(HARD_CLASSES, HARD_SCORE),
             budget_ms=50.0,
@@ -124,7 +131,7 @@ EXAMPLES = (
     example(Decision(LARGE, "over_small_context"), tokens=100, max_tokens=29, contexts={SMALL: 128}),
     example(Decision(SMALL, "over_large_context"), tokens=600, max_tokens=300, contexts={LARGE: 512}),
     example(Decision(LARGE, "hard"), signals={"code": 0.9}),
-    example(Decision(SMALL, "default"), signals={"code": 0.4, "language_zh": 1.0}),
+    example(Decision(SMALL, "default"), signals={"code": 0.4, "script_zh": 1.0}),
     example(Decision(SMALL, "large_saturated"), signals={"hard": 1.0}, state={LARGE: TierState(in_flight=24)}),
     example(Decision(LARGE, "long_prompt"), tokens=2049, state={LARGE: TierState(in_flight=24)}),
     example(Decision.refuse("jailbreak"), verdict="refuse", verdict_reason="jailbreak"),

@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any
 
-import numpy as np
-
+from bls.arrays import Tensors
 from bls.errors import BadRequest
 from bls.request import Request
 from bls.routing.decision import Prompt
 from bls.routing.policy_file import Policy
 from bls.safety.judge import Verdict
 
-_LANGUAGE = "language_"  # begins the signal of a prompt's language
-
-Tensors = Mapping[str, np.ndarray[Any, Any]]
+_SCRIPT = "script_"  # begins the signal of a script's share
 
 
 def prompt_of(
@@ -33,7 +29,7 @@ def prompt_of(
         max_tokens=request.max_tokens,
         counted="messages" if request.messages else "chat" if request.apply_chat_template else "text",
         messages=len(json.loads(request.messages)) if request.messages else 0,
-        language=next((name[len(_LANGUAGE) :] for name in verdict.signals if name.startswith(_LANGUAGE)), ""),
+        script=_main_script(verdict.signals),
         verdict=verdict.action,
         verdict_reason=verdict.reason,
         signals=verdict.signals,
@@ -46,6 +42,12 @@ def prompt_of(
     )
     _check_fits(prompt)
     return prompt
+
+
+def _main_script(signals: Mapping[str, float]) -> str:
+    """The script of most of the letters; "" where there are none, or the check is off."""
+    shares = {name.removeprefix(_SCRIPT): share for name, share in signals.items() if name.startswith(_SCRIPT)}
+    return max(shares, key=lambda name: shares[name], default="")
 
 
 def _shortened(contexts: Mapping[str, int], policy: Policy) -> dict[str, int]:

@@ -63,7 +63,7 @@ MAX_WORDS = 64
 MAX_WORD_CHARACTERS = 256
 
 # What the models behind the router call its inputs, where they call them something else.
-_OUR_NAMES = {
+_CLIENT_NAMES = {
     **{theirs: ours for ours, theirs in _TO_ENGINE.items() if ours != theirs},
     "request_output_len": "max_tokens",
     "QUERY": "text_input",
@@ -73,7 +73,7 @@ _OUR_NAMES = {
     "END_ID": "end_id",
     "PAD_ID": "pad_id",
 }
-_THEIR_NAME = re.compile(rf"\b({'|'.join(_OUR_NAMES)})\b")
+_ENGINE_NAME = re.compile(rf"\b({'|'.join(_CLIENT_NAMES)})\b")
 
 _FLAGGED_OUTPUTS = {
     "return_num_input_tokens": ("num_input_tokens",),
@@ -157,9 +157,9 @@ def parse(
     )
 
 
-def in_our_names(error: BadRequest) -> BadRequest:
+def with_client_names(error: BadRequest) -> BadRequest:
     """The same refusal of a model behind the router, with the fields named as the client sent them."""
-    return BadRequest(_THEIR_NAME.sub(lambda found: _OUR_NAMES[found[0]], error.reason))
+    return BadRequest(_ENGINE_NAME.sub(lambda found: _CLIENT_NAMES[found[0]], error.reason))
 
 
 def _max_tokens(fields: _Fields) -> int:

@@ -6,8 +6,8 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from bls.ports import Metrics
 from bls.routing.policy_file import POLICY_ERROR
 from bls.routing.route import Route
 
@@ -24,15 +24,6 @@ POLICY_ERRORS = "llm_router_policy_errors_total"
 COST = "llm_router_cost_total"
 BASELINE_COST = "llm_router_baseline_cost_total"
 FIRST_TOKEN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-
-
-class Metrics(Protocol):
-    """Counters, gauges and histograms, by name and labels."""
-
-    def declare(self, name: str, kind: str, description: str, buckets: Sequence[float] | None = None) -> None: ...
-    def add(self, name: str, amount: float = 1, **labels: str) -> None: ...
-    def set(self, name: str, value: float, **labels: str) -> None: ...
-    def observe(self, name: str, value: float, **labels: str) -> None: ...
 
 
 def declare(metrics: Metrics) -> None:
@@ -55,7 +46,7 @@ def declare(metrics: Metrics) -> None:
 
 
 @dataclass
-class Record:
+class RequestRecord:
     """One request; "none" for a model and a reason until the policy has decided."""
 
     request_id: str

@@ -10,20 +10,21 @@ from typing import Any
 from bls import errors, triton_io
 from bls.request import Request, parse
 from bls.router import Router
+from bls.shadow import Shadow
 from bls.watcher import TIMEOUT, Watch, Watcher
 
 
 def serve(request: Any, router: Router, watcher: Watcher) -> None:
     """Answers one decoupled request of llm_router. Whatever happens, its stream ends once."""
     sender = triton_io.Sender(request)
-    watch = None
+    watch = answer = None
     try:
         parsed = _read(request, router)
         timeout_seconds = parsed.timeout_seconds or router.policy.settings.timeout_seconds
         watch = Watch(sender.is_cancelled, timeout_seconds, _give_up_on(sender))
         watcher.follow(watch)
-        with closing(router.answer(parsed, watch)) as replies:
-            for reply in replies:
+        with closing(router.answer(parsed, watch)) as answer:
+            for reply in answer:
                 tensors = reply.tensors(parsed.outputs)
                 if reply.finish_reason:
                     sender.finish(tensors)
@@ -38,15 +39,15 @@ def serve(request: Any, router: Router, watcher: Watcher) -> None:
         watcher.follow(None)
         if watch is not None:
             watch.end()
-    if router.has_shadow:
-        _run_shadow(router, watcher)
+    if answer is not None and answer.shadow:
+        _run_shadow(answer.shadow, router, watcher)
 
 
-def _run_shadow(router: Router, watcher: Watcher) -> None:
+def _run_shadow(due: Shadow, router: Router, watcher: Watcher) -> None:
     watch = Watch(lambda: False, router.policy.settings.shadow_seconds, lambda outcome: None)
     watcher.follow(watch)
     try:
-        router.run_shadow(watch)
+        router.run_shadow(due, watch)
     except Exception:  # Nobody waits for it.
         logging.exception("shadow")
     finally:

@@ -7,14 +7,15 @@ waits for it but one that comes while all other processes are busy, so it is lef
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from bls.engine_stream import EngineStream, Models, Tensors
+from bls.arrays import Tensors
+from bls.engine_stream import EngineStream
 from bls.errors import RouterError
+from bls.ports import Metrics, Models
 from bls.request import Request
-from bls.request_log import Metrics
 from bls.routing.decision import Decision
 from bls.routing.policy_file import Policy
 from bls.routing.route import Route
@@ -46,43 +47,54 @@ class Answered:
     encoded: Mapping[str, Tensors]
     ids: list[int] = field(default_factory=list)
 
-    def shadow(self, finish: str) -> Route | None:
-        """The way of its shadow; None if it has none."""
+    def shadow(self, finish: str) -> Shadow | None:
+        """The shadow of an answer that ended so; None if it has none."""
         route, settings = self.route, self.route.policy.settings
         if settings.shadow_share <= 0 or finish not in ("stop", "length"):
             return None
         model = settings.shadow
         is_wanted = model != route.decision.model and model in self.encoded and route.prompt.fits(model)
-        return (
-            route.to(model, "shadow") if is_wanted and route.prompt.is_among("shadow", settings.shadow_share) else None
-        )
+        if not is_wanted or not route.prompt.is_among("shadow", settings.shadow_share):
+            return None
+        return Shadow(self, route.to(model, "shadow"))
 
 
-def run(models: Models, answered: Answered, route: Route, watch: Watch, metrics: Metrics) -> None:
-    """Runs it to its end or the watch's, and counts. Nothing that goes wrong here is anybody's."""
-    model = route.decision.model
-    if route.is_crowded:
-        metrics.add(SHADOWS, model=model, outcome="left_out")
-        return
-    ids: list[int] = []
-    try:
-        stream = EngineStream(models, answered.request, watch, answered.encoded)
+@dataclass(frozen=True)
+class Shadow:
+    """A request that is to run again, on the engine of `route`, where no client sees it."""
+
+    answered: Answered
+    route: Route
+
+    def run(self, models: Models, watch: Watch, metrics: Metrics) -> None:
+        """Runs it to its end or the watch's, and counts. Errors here never reach a client."""
+        model = self.route.decision.model
+        if self.route.is_crowded:
+            metrics.add(SHADOWS, model=model, outcome="left_out")
+            return
+        ids, wanted = [], self.answered.ids
+        outcome = "failed"
+        try:
+            for new in self._ids(models, watch):
+                ids += new
+            outcome = "late" if watch.outcome else "same" if ids == wanted else "other"
+        except RouterError as error:
+            logging.warning(f"shadow: {error}")
+        metrics.add(SHADOWS, model=model, outcome=outcome)
+        agreeing = _agreeing(ids, wanted)
+        metrics.add(SHADOW_TOKENS, agreeing, model=model, agrees="yes")
+        metrics.add(SHADOW_TOKENS, len(ids) - agreeing, model=model, agrees="no")
+        if tier := self.route.policy.settings.tier(model):
+            metrics.add(SHADOW_COST, tier.cost(self.route.prompt.tokens[model], len(ids)), model=model)
+
+    def _ids(self, models: Models, watch: Watch) -> Iterator[list[int]]:
+        stream = EngineStream(models, self.answered.request, watch, self.answered.encoded)
         with closing(stream):
-            stream.start(route)
+            stream.start(self.route)
             for chunk in stream:
-                ids += chunk["output_ids"].reshape(-1)[: int(chunk["sequence_length"].flat[0])].tolist()
+                yield chunk["output_ids"].reshape(-1)[: int(chunk["sequence_length"].flat[0])].tolist()
                 if watch.look_when_due() is not None:
                     break
-        outcome = "late" if watch.outcome else "same" if ids == answered.ids else "other"
-    except RouterError as error:
-        logging.warning(f"shadow: {error}")
-        outcome = "failed"
-    metrics.add(SHADOWS, model=model, outcome=outcome)
-    agreeing = _agreeing(ids, answered.ids)
-    metrics.add(SHADOW_TOKENS, agreeing, model=model, agrees="yes")
-    metrics.add(SHADOW_TOKENS, len(ids) - agreeing, model=model, agrees="no")
-    if tier := route.policy.settings.tier(model):
-        metrics.add(SHADOW_COST, tier.cost(route.prompt.tokens[model], len(ids)), model=model)
 
 
 def count_decision(made: Decision, other: tuple[Policy, Decision], output_tokens: int, metrics: Metrics) -> None:

@@ -16,10 +16,8 @@ from typing import Any
 import triton_python_backend_utils as pb_utils
 
 from bls import errors
-from bls.arrays import Array, strings
+from bls.arrays import Array, Tensors, strings
 from bls.contract import ENGINE_CONTROL, Contract
-
-Tensors = Mapping[str, Array]
 
 # A parameter of the router's engine requests. An error that follows data is lost in a BLS iterator of python_backend
 # 24.10 (it carries no id) and may even reach another request: such an error is sent as sequence_length -1 instead.

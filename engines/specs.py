@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from bls.manifest import TIERS
+from bls.paths import MODEL_REPOSITORY
+from bls.tiers import tiers
 from engines.classifier.manifest import CLASSIFIER
 from engines.tensorrt_llm.spec import BadGpuSpec, GpuSpec
 from engines.toml_file import tomllib as tomllib
@@ -27,10 +28,11 @@ class Spec:
     tensorrt_llm: GpuSpec | None = None
 
 
-def load(file: Path = FILE) -> dict[str, Spec]:
-    """The spec of each tier. Raises BadSpec."""
-    tables = _tables(file, TIERS)
-    return {tier: _spec(f"{file.name}: [{tier}]", tables[tier]) for tier in TIERS}
+def load(file: Path = FILE, repository: Path = MODEL_REPOSITORY) -> dict[str, Spec]:
+    """The spec of each tier of the model repository. Raises BadSpec."""
+    names = tiers(repository)
+    tables = _tables(file, names, repository)
+    return {tier: _spec(f"{file.name}: [{tier}]", tables[tier]) for tier in names}
 
 
 def classifier_source(file: Path = FILE) -> str:
@@ -41,14 +43,14 @@ def classifier_source(file: Path = FILE) -> str:
     return _spec(place, table).source
 
 
-def _tables(file: Path, needed: tuple[str, ...]) -> dict[str, Any]:
+def _tables(file: Path, needed: tuple[str, ...], repository: Path = MODEL_REPOSITORY) -> dict[str, Any]:
     try:
         tables: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadSpec(f"{file}: {error.strerror}") from None
     except ValueError as error:
         raise BadSpec(f"{file.name}: {error}") from None
-    _check_keys(file.name, tables, (*TIERS, CLASSIFIER))
+    _check_keys(file.name, tables, (*tiers(repository), CLASSIFIER))
     missing = [name for name in needed if name not in tables]
     if missing:
         raise BadSpec(f"{file.name}: [{missing[0]}] is missing")

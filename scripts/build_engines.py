@@ -27,8 +27,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bls.manifest import TIERS
 from bls.paths import ROOT
+from bls.tiers import tiers
 from engines import specs
 from engines.builders import build
 from engines.classifier.examples import BadExamples
@@ -41,7 +41,6 @@ from scripts import gpu_engines
 from scripts.host.printing import print_all
 from scripts.host.progress import Progress
 
-ENGINES = (*TIERS, CLASSIFIER)
 BUILT = ROOT / "engines" / "built"
 OPENVINO = "openvino"
 _REFUSED = (specs.BadSpec, build.BadSource, BadExamples, BadCommand, BadMachine, gpu_engines.CommandFailed)
@@ -111,7 +110,7 @@ def _explain(words: Sequence[str]) -> int:
 
 def _check(parser: argparse.ArgumentParser, wishes: argparse.Namespace) -> None:
     if (wishes.explain is None) != bool(wishes.tiers) or wishes.explain == []:
-        parser.error("name an engine (small, large, classifier), or else a command to --explain")
+        parser.error(f"name an engine ({', '.join((*tiers(), CLASSIFIER))}), or else a command to --explain")
     if wishes.builder != OPENVINO and CLASSIFIER in wishes.tiers:
         parser.error(f"{CLASSIFIER} is the same on CPUs and GPUs: leave out --for {wishes.builder}")
     if wishes.builder != ENGINE and (wishes.dry_run or wishes.engine):
@@ -121,8 +120,9 @@ def _check(parser: argparse.ArgumentParser, wishes: argparse.Namespace) -> None:
 
 
 def _engine(name: str) -> str:
-    if name not in ENGINES:
-        raise argparse.ArgumentTypeError(f"invalid choice: {name!r} (choose from {', '.join(ENGINES)})")
+    engines = (*tiers(), CLASSIFIER)
+    if name not in engines:
+        raise argparse.ArgumentTypeError(f"invalid choice: {name!r} (choose from {', '.join(engines)})")
     return name
 
 
@@ -132,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("tiers", nargs="*", type=_engine, metavar="engine", help="small, large, classifier")
+    parser.add_argument("tiers", nargs="*", type=_engine, metavar="engine", help=", ".join((*tiers(), CLASSIFIER)))
     parser.add_argument("--from", dest="source", metavar="SOURCE", help="see engines/specs.toml for its forms")
     parser.add_argument("--force", action="store_true", help="build it anew even if it is up to date")
     builders = (OPENVINO, *gpu_engines.BUILDERS)

@@ -19,8 +19,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from bls.manifest import TIERS
 from bls.paths import ROOT
+from bls.tiers import tiers
 from engines.classifier.manifest import CLASSIFIER
 from scripts.host import interpreter, preflight
 from scripts.host.interruption import Interrupted, interruptible
@@ -29,7 +29,6 @@ from scripts.host.progress import Progress
 from scripts.host.step import StepFailed, run_step
 from scripts.host.step_output import engine_status, first_line, last_line, pip_reason, pip_status
 
-ENGINES = (*TIERS, CLASSIFIER)
 REFUSED, SETUP_FAILED = 2, 5  # exit statuses, explained in scripts/serve.py
 LAYOUT = 1  # raised when what is made here changes, so that old set-ups are made anew
 VENV_DISK_MIB = 1024  # the packages (600 MB), and pip's downloads while it works
@@ -93,7 +92,8 @@ class Environment:
 
     def missing_engines(self) -> list[str]:
         built = self.root / "engines" / "built"
-        return [engine for engine in ENGINES if not (built / engine / "engine.json").is_file()]
+        engines = (*tiers(self.root / "model_repository"), CLASSIFIER)
+        return [engine for engine in engines if not (built / engine / "engine.json").is_file()]
 
     def needs_words(self) -> bool:
         """Whether words/ or the code that compiles it has changed since it was compiled."""

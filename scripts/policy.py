@@ -21,9 +21,11 @@ from typing import Any
 from bls.paths import MODEL_REPOSITORY
 from bls.routing.check import check, check_apart
 from bls.routing.decision import ALL_WELL, Decision, Prompt, State, TierState
+from bls.routing.old_names import old_names
 from bls.routing.policy_file import SHIPPED, Policy, read_source
 from bls.routing.settings import BadPolicy
 from bls.routing.trials import trials
+from bls.tiers import is_engine, tier_of
 from scripts.policy_changes import Changes, replayed
 
 TRIALS = 5000
@@ -81,6 +83,8 @@ def check_file(options: argparse.Namespace) -> int:
     policy = checked(options.file)
     tiers = ", ".join(f"{tier.name} ({tier.model})" for tier in policy.settings.tiers)
     print(f"{options.file}: good, version {policy.version}; {tiers}; {len(policy.settings.examples)} examples hold")
+    for line, text in old_names(policy.source):
+        print(f"{options.file}:{line}: {text}")
     return 0
 
 
@@ -116,9 +120,8 @@ def counted(policy: Policy, text: str, options: argparse.Namespace) -> Prompt:
     """The prompt as `preprocessing` counts it, by the engines' own tokenizers."""
     try:  # Only this needs the packages of .venv.
         from bls.arrays import boolean, int32, strings
-        from bls.engine_files import TIERS
         from bls.tokens.preprocessing import Preprocessor
-        from bls.tokens.tiers import load_tiers
+        from bls.tokens.tier_tokenizers import load_tiers
     except ImportError as error:
         raise ValueError(f"{error}: run scripts/install first") from None
 
@@ -130,9 +133,9 @@ def counted(policy: Policy, text: str, options: argparse.Namespace) -> Prompt:
         inputs["APPLY_CHAT_TEMPLATE"] = boolean(not options.raw)
     tokens, contexts = {}, {}
     for tier in policy.settings.tiers:
-        if tier.model not in TIERS:
+        if not is_engine(tier.model):
             raise ValueError(f"{tier.model} has no engine here whose tokenizer could count")
-        name = TIERS[tier.model]
+        name = tier_of(tier.model)
         ids = preprocessor.answer({**inputs, "TIER": strings(name)}, frozenset({"INPUT_ID"}))["INPUT_ID"]
         tokens[tier.model] = ids.shape[1]
         contexts[tier.model] = tier.context_tokens or tiers[name].manifest.context_tokens
@@ -149,7 +152,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _prompt_fields(policy: Policy, given: list[tuple[str, str]]) -> dict[str, Any]:
-    kinds = {"language": str, "verdict": str, "verdict_reason": str, "tenant": str, "user": str, "key": str}
+    kinds = {"script": str, "verdict": str, "verdict_reason": str, "tenant": str, "user": str, "key": str}
     known: dict[str, Any] = {**kinds, "priority": int, "wanted": lambda name: policy.model_named(name) or name}
     for name, _ in given:
         if name not in known:

@@ -32,10 +32,12 @@ def main(arguments: list[str]) -> int:
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / "compiled.bin"
             compile_lists(lists.read(options.folder), target)
-            safety = PromptSafety(without_classifier(SAFETY), NewestTable(target))
+            safety = PromptSafety(NewestTable(target))
             given = ("", options.text) if options.chat else (options.text, "")
-            safety.judge(*given, not options.plain)  # A process's first prompt takes longer than all others.
-            verdict = safety.judge(*given, not options.plain)
+            table = without_classifier(SAFETY)
+            # A process's first prompt takes longer than all others.
+            safety.judge(table, *given, not options.plain)
+            verdict = safety.judge(table, *given, not options.plain)
     except (ListError, BadRequest) as error:
         print(error, file=sys.stderr)
         return 1

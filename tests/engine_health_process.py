@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bls.routing.decision import State
-from bls.routing.engine_health import Fleet
+from bls.routing.engine_health import EngineHealth
 from bls.routing.policy_file import SHIPPED, load_policy
 from bls.routing.shared_table import SharedTable
 
@@ -17,7 +17,7 @@ class Process:
     def __init__(self, path):
         self.now = 0.0
         self.table = SharedTable(path)
-        self.fleet = Fleet(self.table, lambda: self.now)
+        self.health = EngineHealth(self.table, lambda: self.now)
         self.attempts = {}
         self.count = 0
 
@@ -25,7 +25,7 @@ class Process:
         self.now = now
 
     def begin(self, model):
-        attempt = self.fleet.begin(model, SETTINGS)
+        attempt = self.health.begin(model, SETTINGS)
         if attempt is None:
             return None
         self.count += 1
@@ -46,8 +46,8 @@ class Process:
         return number is not None
 
     def state(self):
-        self.fleet.refresh(SETTINGS)
-        state: State = self.fleet.state(SETTINGS)
+        self.health.refresh(SETTINGS)
+        state: State = self.health.state(SETTINGS)
         return {model: asdict(tier) for model, tier in state.tiers.items()}
 
     def busy(self, rounds):

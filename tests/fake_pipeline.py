@@ -80,9 +80,9 @@ class CountingPipeline:
 class ThreadWorker:
     """A worker in this process. `close` gives 0 unless it failed."""
 
-    def __init__(self, pipeline: CountingPipeline, most_requests: int = 4) -> None:
+    def __init__(self, pipeline: CountingPipeline, max_requests: int = 4) -> None:
         self.connection, theirs = multiprocessing.Pipe()
-        self.scheduler = Scheduler(pipeline, most_requests)
+        self.scheduler = Scheduler(pipeline, max_requests)
         self._exit_code = 0
         self._thread = threading.Thread(target=self._serve, args=(theirs,), daemon=True)
         self._thread.start()

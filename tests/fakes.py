@@ -10,6 +10,8 @@ import numpy as np
 from bls.contract import ENGINE_CONTROL, LARGE, PREPROCESSING, ROUTER_CONTRACT, SMALL
 from bls.errors import EngineUnavailable
 from bls.request import parse
+from bls.safety.judge import PromptSafety
+from bls.safety.settings import Safety
 from bls.watcher import Watch
 
 FAILURE = object()  # A response: the engine broke after it had sent data.
@@ -85,16 +87,13 @@ class FakeModels:
 
 
 class FakeEngines:
-    """Engines whose token ids are code points."""
+    """EngineFiles whose token ids are code points."""
 
     models = (SMALL, LARGE)
 
     def __init__(self, small_context=8192, large_context=8192, own_tokenizers=False):
         self.contexts = {SMALL: small_context, LARGE: large_context}
         self.own_tokenizers = own_tokenizers
-
-    def tier(self, model):
-        return {SMALL: "small", LARGE: "large"}[model]
 
     def manifest(self, model):
         return SimpleNamespace(context_tokens=self.contexts[model])
@@ -104,6 +103,27 @@ class FakeEngines:
 
     def decoder(self, model):
         return FakeDecoder()
+
+
+class SafetyBy(PromptSafety):
+    """PromptSafety with one table for all prompts."""
+
+    def __init__(self, settings, *sources, **more):
+        super().__init__(*sources, **more)
+        self.settings = settings
+
+    def judge(self, *given, **named):
+        if given and isinstance(given[0], Safety):
+            return super().judge(*given, **named)
+        return super().judge(self.settings, *given, **named)
+
+
+def engine_folders(repository, *models):
+    """Makes the folders by which a model repository has these engines, the two shipped ones where none is named."""
+    for model in models or (SMALL, LARGE):
+        (repository / model).mkdir(parents=True)
+        (repository / model / "config.pbtxt").touch()
+    return repository
 
 
 class FakeDecoder:

@@ -1,6 +1,6 @@
 """Tries a policy before it goes live, in a process of its own: an endless loop can only be ended from outside.
 
-    python -m bls.routing.check bls/policy.py < bls/policy.py
+    python -m bls.routing.check bls/policy.py model_repository < bls/policy.py
 
 compiles what comes in, checks its shape, runs its EXAMPLES and TRIALS made-up prompts, and prints one line of JSON.
 """
@@ -17,15 +17,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bls.contract import LARGE, SMALL
-from bls.paths import ROOT
+from bls.paths import MODEL_REPOSITORY, ROOT
 from bls.routing.decision import Decision, Prompt, State
 from bls.routing.decision_json import prompt_to_json, state_to_json
 from bls.routing.policy_file import Policy, line_in, load_policy
 from bls.routing.settings import BadPolicy
 from bls.routing.trials import trials
+from bls.tiers import engine_models
 
-ENGINE_MODELS = (SMALL, LARGE)
 TRIALS = 400
 CPU_SECONDS = 2  # It takes a tenth of a second; what takes so much longer is a loop.
 WALL_SECONDS = 10  # For one that sleeps or waits. A busy machine may need long for little.
@@ -39,12 +38,15 @@ class _TooLong(BaseException):
     """Not an Exception, so that a policy's own `except Exception` doesn't hold it up."""
 
 
-def check_apart(path: Path, source: bytes) -> None:
-    """Checks `source` as the content of the file at `path`, in a child process. Raises BadPolicy."""
+def check_apart(path: Path, source: bytes, repository: Path = MODEL_REPOSITORY) -> None:
+    """Checks `source` as the content of the file at `path`, in a child process. Raises BadPolicy.
+
+    Its tiers must be engine models of `repository`.
+    """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         ran = subprocess.run(
-            [sys.executable, "-m", "bls.routing.check", str(path)],
+            [sys.executable, "-m", "bls.routing.check", str(path), str(repository)],
             input=source,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -64,12 +66,12 @@ def check_apart(path: Path, source: bytes) -> None:
         raise BadPolicy(path, verdict["line"], verdict["problem"])
 
 
-def check(path: Path, source: bytes | None = None) -> Policy:
+def check(path: Path, source: bytes | None = None, repository: Path = MODEL_REPOSITORY) -> Policy:
     """The same in this process, without a limit. Raises BadPolicy."""
-    policy = load_policy(path, source)
-    strange = [model for model in policy.settings.models if model not in ENGINE_MODELS]
+    policy, known = load_policy(path, source), engine_models(repository)
+    strange = [model for model in policy.settings.models if model not in known]
     if strange:
-        raise BadPolicy(path, 0, f"TIERS: {strange[0]!r} is no engine of this server: {', '.join(ENGINE_MODELS)}")
+        raise BadPolicy(path, 0, f"TIERS: {strange[0]!r} is no engine of this server: {', '.join(known)}")
     for example in policy.settings.examples:
         decision = _answer(policy, example.prompt, example.state)
         if decision != example.expected:
@@ -133,14 +135,14 @@ def _limit() -> None:
     signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
 
 
-def main(path: Path) -> None:
+def main(path: Path, repository: Path) -> None:
     source = sys.stdin.buffer.read()
     verdict_file = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     sys.stdout = sys.stderr  # What a policy prints must not be taken for the verdict.
     line, problem = 0, ""
     _limit()
     try:
-        check(path, source)
+        check(path, source, repository)
     except BadPolicy as bad:
         line, problem = bad.line, bad.problem
     except _TooLong as error:
@@ -150,4 +152,4 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -12,6 +12,8 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any
 
+from bls.routing.old_names import new_signal, with_new_names
+
 NO_MODEL = "none"  # Where a decision names no engine: the request is refused.
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -51,7 +53,7 @@ class Prompt:
     max_tokens: int
     counted: str = "text"  # What was counted: text, chat (the template around one message) or messages.
     messages: int = 0
-    language: str = ""
+    script: str = ""  # Of most of the letters: latin, zh, ja, ko, ru (Cyrillic), ar ..., as script.py knows them.
     verdict: str = "allow"
     verdict_reason: str = ""
     signals: Mapping[str, float] = field(default_factory=_nothing)
@@ -68,7 +70,12 @@ class Prompt:
 
     def signal(self, name: str) -> float:
         """A score from 0 to 1; 0 where no check gave one."""
-        return self.signals.get(name, 0.0)
+        return self.signals.get(new_signal(name), 0.0)
+
+    @property
+    def language(self) -> str:
+        """The old name of `script`, which `scripts/policy check` tells."""
+        return self.script
 
     def is_among(self, name: str, share: float) -> bool:
         """Whether this is one of a share (0 to 1) of all requests, drawn anew for each name. The same request is in or
@@ -190,4 +197,4 @@ def example(
     """
     all_contexts = Everywhere(8192)
     all_contexts.update(contexts)
-    return Example(Prompt(Everywhere(tokens), all_contexts, max_tokens, **rest), State(state), expected)
+    return Example(Prompt(Everywhere(tokens), all_contexts, max_tokens, **with_new_names(rest)), State(state), expected)

@@ -7,6 +7,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from bls.routing.decision import Everywhere, Prompt, State, TierState
+from bls.routing.old_names import with_new_names
 
 _FOR_ALL = "*"
 
@@ -23,7 +24,7 @@ def prompt_to_json(prompt: Prompt) -> dict[str, Any]:
 
 def prompt_from_json(found: Mapping[str, Any]) -> Prompt:
     """Raises TypeError or KeyError for what no Prompt was written as."""
-    given = dict(found)
+    given = with_new_names(found)
     for name in ("tokens", "contexts"):
         given[name] = _numbers(given[name])
     return Prompt(**given)

@@ -32,7 +32,7 @@ STALE_SECONDS = 1.0  # The most that rates and times lag behind; counts in fligh
 _OPEN_UNTIL, _COUNTED_FROM, _NOT_LOADED_AT = range(3)  # A model's shared numbers; 0: never.
 
 
-class Fleet:
+class EngineHealth:
     """Asked for the state before each decision, told of each attempt at an engine. `opened` hears of a breaker that
     this process opened, by model."""
 
@@ -167,44 +167,44 @@ class Fleet:
 class Attempt:
     """One try at an engine, in flight from when it is made until `close`."""
 
-    def __init__(self, fleet: Fleet, model: str, slot: int, settings: Settings, is_probe: bool) -> None:
-        self._fleet = fleet
+    def __init__(self, health: EngineHealth, model: str, slot: int, settings: Settings, is_probe: bool) -> None:
+        self._health = health
         self._model = model
         self._slot = slot
         self._settings = settings
         self._is_probe = is_probe
         self._is_open = True
-        self._began = fleet._clock()
-        fleet._count_in_flight(slot, 1)
+        self._began = health._clock()
+        health._count_in_flight(slot, 1)
 
     def worked(self, has_token: bool = True) -> None:
         """The engine's first response came, a token in it or not."""
-        seconds = self._fleet._clock() - self._began
+        seconds = self._health._clock() - self._began
         counts = [(SUCCESSES, 1.0)]
         if has_token:
             counts += [(FIRST_TOKENS, 1.0), (FIRST_TOKEN_SECONDS, seconds)]
-        self._fleet._add(self._slot, self._settings, counts)
-        self._fleet._worked(self._model, self._slot, self._is_probe)
+        self._health._add(self._slot, self._settings, counts)
+        self._health._worked(self._model, self._slot, self._is_probe)
         self._end_probe()
 
     def failed(self) -> None:
         """The engine broke, at any time, or was too late: what its breaker counts."""
-        self._fleet._add(self._slot, self._settings, [(FAILURES, 1.0)])
-        self._fleet._failed(self._model, self._slot, self._settings, self._is_probe)
+        self._health._add(self._slot, self._settings, [(FAILURES, 1.0)])
+        self._health._failed(self._model, self._slot, self._settings, self._is_probe)
         self._end_probe()
 
     def not_loaded(self) -> None:
         """Seen at once and at no cost, so no matter for the breaker; for a second it is known to be so."""
-        self._fleet._set_shared(self._slot, _NOT_LOADED_AT, self._fleet._clock())
+        self._health._set_shared(self._slot, _NOT_LOADED_AT, self._health._clock())
 
     def close(self) -> None:
         """The attempt is over; once is enough."""
         if self._is_open:
             self._is_open = False
-            self._fleet._count_in_flight(self._slot, -1)
+            self._health._count_in_flight(self._slot, -1)
             self._end_probe()
 
     def _end_probe(self) -> None:
         if self._is_probe:
             self._is_probe = False
-            self._fleet._table.unlock_probe(self._slot)
+            self._health._table.unlock_probe(self._slot)

@@ -7,20 +7,20 @@ import threading
 import time
 from collections.abc import Callable
 
-from bls.routing.engine_health import STALE_SECONDS, Fleet
+from bls.routing.engine_health import STALE_SECONDS, EngineHealth
 from bls.routing.reload import LOOK_SECONDS, Policies
 from bls.routing.shadow_policy import ShadowPolicy
 
 _IDLE_SECONDS = 5.0  # Without a request for so long nobody needs a fresh state.
 
 
-class PolicyKeeper:
+class PolicyThread:
     """Runs from when it is made until `close`. `show` is told after each look which version decides."""
 
     def __init__(
         self,
         policies: Policies,
-        fleet: Fleet,
+        health: EngineHealth,
         shadow: ShadowPolicy,
         show: Callable[[str], None] = lambda version: None,
     ) -> None:
@@ -28,7 +28,7 @@ class PolicyKeeper:
         self._show = show
         show(policies.current.version)
         self._shadow = shadow
-        self._fleet = fleet
+        self._health = health
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="policy", daemon=True)
         self._thread.start()
@@ -44,7 +44,7 @@ class PolicyKeeper:
                 pause = self._policies.look()
                 self._show(self._policies.current.version)
                 self._shadow.look(self._policies.current.settings)
-                if time.monotonic() - self._fleet.used_at < _IDLE_SECONDS:
-                    self._fleet.refresh(self._policies.current.settings)
+                if time.monotonic() - self._health.used_at < _IDLE_SECONDS:
+                    self._health.refresh(self._policies.current.settings)
             except Exception:  # This thread must outlive any one look.
                 logging.exception("policy")

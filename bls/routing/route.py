@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from bls.routing import decision_log
 from bls.routing.decision import Decision, Prompt, State
-from bls.routing.engine_health import Attempt, Fleet
+from bls.routing.engine_health import Attempt, EngineHealth
 from bls.routing.policy_file import SHIPPED, Guard, Policy, load_policy, unguarded
 from bls.routing.shared_table import SharedTable
 
@@ -39,7 +39,7 @@ class Routing:
     def __init__(
         self,
         policies: Newest | None = None,
-        fleet: Fleet | None = None,
+        health: EngineHealth | None = None,
         guard: Guard = unguarded,
         log: Path | None = None,
         shadow: Shadow | None = None,
@@ -47,7 +47,7 @@ class Routing:
         self._log = log
         self._shadow = shadow
         self._policies = policies or Shipped()
-        self._fleet = fleet or Fleet(SharedTable(None))
+        self._health = health or EngineHealth(SharedTable(None))
         self._guard = guard
 
     @property
@@ -56,8 +56,8 @@ class Routing:
         return self._policies.current
 
     def route(self, policy: Policy, prompt: Prompt) -> Route:
-        state = self._fleet.state(policy.settings)
-        return Route(policy, self._fleet, prompt, state, policy.decide(prompt, state, self._guard))
+        state = self._health.state(policy.settings)
+        return Route(policy, self._health, prompt, state, policy.decide(prompt, state, self._guard))
 
     def shadow_of(self, route: Route) -> tuple[Policy, Decision] | None:
         """Another policy that follows the requests unseen, and what it would have said to this one."""
@@ -82,29 +82,31 @@ class Routing:
 class Route:
     """One request's. `made` is the policy's decision, `decision` that or the fallback that stands in for it."""
 
-    def __init__(self, policy: Policy, fleet: Fleet, prompt: Prompt, state: State, made: Decision) -> None:
+    def __init__(self, policy: Policy, health: EngineHealth, prompt: Prompt, state: State, made: Decision) -> None:
         self.policy = policy
         self.prompt = prompt
         self.state = state
         self.made = self.decision = made
-        self._fleet = fleet
+        self._health = health
         self._tried = {made.model}
 
     def to(self, model: str, reason: str) -> Route:
         """The way to this model instead, without a fallback."""
-        route = Route(self.policy, self._fleet, self.prompt, self.state, replace(self.made, model=model, reason=reason))
+        route = Route(
+            self.policy, self._health, self.prompt, self.state, replace(self.made, model=model, reason=reason)
+        )
         route._tried.update(self.policy.settings.models)
         return route
 
     @property
     def is_crowded(self) -> bool:
         """Whether half of the router processes or more are answering."""
-        return self._fleet.busy_share >= 0.5
+        return self._health.busy_share >= 0.5
 
     def begin(self) -> Attempt | None:
         """The attempt at the decision's engine; None while it is left alone, and another could be tried."""
         is_last = self._next("cooling_down") is None
-        return self._fleet.begin(self.decision.model, self.policy.settings, in_any_case=is_last)
+        return self._health.begin(self.decision.model, self.policy.settings, in_any_case=is_last)
 
     @property
     def first_token_seconds(self) -> float | None:

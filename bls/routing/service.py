@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
-from bls.request_log import Metrics
-from bls.routing.engine_health import Fleet
+from bls.ports import Metrics
+from bls.routing.check import check_apart
+from bls.routing.engine_health import EngineHealth
 from bls.routing.policy_file import SHIPPED
-from bls.routing.policy_thread import PolicyKeeper
+from bls.routing.policy_thread import PolicyThread
 from bls.routing.reload import Policies
 from bls.routing.route import Routing
 from bls.routing.shadow_policy import ShadowPolicy
 from bls.routing.shared_table import SharedTable
-from bls.routing.time_limit import Guard
+from bls.routing.time_limit import TimeLimit
+from bls.routing.verdicts import Verdicts
 
 POLICY_RELOADS = "llm_router_policy_reloads_total"
 POLICY_IN_FORCE = "llm_router_policy_in_force"
@@ -47,18 +50,19 @@ class PolicyService:
             metrics.add(POLICY_RELOADS, 0, outcome=outcome)
         path = repository.parent / policy_file if policy_file else SHIPPED
         table = SharedTable(table_path())
+        verdicts = Verdicts(table, partial(check_apart, repository=repository))
         policies = Policies(
-            path, table, repository.parent / "logs", lambda outcome: metrics.add(POLICY_RELOADS, outcome=outcome)
+            path, verdicts, repository.parent / "logs", lambda outcome: metrics.add(POLICY_RELOADS, outcome=outcome)
         )
         for model in policies.current.settings.models:
             metrics.add(BREAKERS_OPENED, 0, model=model)
-        fleet = Fleet(table, opened=lambda model: metrics.add(BREAKERS_OPENED, model=model))
-        shadow = ShadowPolicy(path.parent)
-        self.routing = Routing(policies, fleet, Guard(), repository.parent / "logs" / "decisions.jsonl", shadow)
-        self._keeper = PolicyKeeper(policies, fleet, shadow, _InForce(metrics).show)
+        health = EngineHealth(table, opened=lambda model: metrics.add(BREAKERS_OPENED, model=model))
+        shadow = ShadowPolicy(path.parent, verdicts)
+        self.routing = Routing(policies, health, TimeLimit(), repository.parent / "logs" / "decisions.jsonl", shadow)
+        self._thread = PolicyThread(policies, health, shadow, _InForce(metrics).show)
 
     def close(self) -> None:
-        self._keeper.close()
+        self._thread.close()
 
 
 class _InForce:

@@ -129,12 +129,12 @@ class _Reader:
         return self._namespace[name]
 
     def _number(self, name: str) -> Any:
-        kind, least, most = _NUMBERS[name]
+        kind, minimum, maximum = _NUMBERS[name]
         value = self._value(name)
         kinds = (int,) if kind is int else (int, float)
-        if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
+        if isinstance(value, bool) or not isinstance(value, kinds) or not minimum <= value <= maximum:
             what = "a whole number" if kind is int else "a number"
-            self._refuse(name, f"it is {value!r}; it must be {what} from {least:g} to {most:g}")
+            self._refuse(name, f"it is {value!r}; it must be {what} from {minimum:g} to {maximum:g}")
         return value
 
     def _check_choose(self) -> None:

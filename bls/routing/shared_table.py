@@ -17,11 +17,10 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from bls.arrays import Array
 
 ROWS = 256  # router processes at most; the rows that nobody uses take no memory
 MODELS = 8

@@ -26,7 +26,7 @@ class PolicyStalled(Exception):
     """`choose` took longer than DECISION_SECONDS."""
 
 
-class Guard:
+class TimeLimit:
     """Calls `choose` within a time limit, where it is made and called in the main thread; elsewhere without one."""
 
     def __init__(self, seconds: float = DECISION_SECONDS) -> None:

@@ -15,8 +15,8 @@ _LENGTHS = (0, 1, 2, 10, 64, 255, 256, 257, 511, 512, 513, 1000, 2048, 2049, 400
 _ANSWERS = (1, 16, 255, 256, 257, 1024, 4096, 2**31 - 1)
 _CONTEXTS = (128, 512, 4096, 8192, 131_072, 2**31 - 1)
 _NAMES = ("", "a", "acme", "ACME ", "0", "None", "租户", "x" * 300, "a\nb", "\u202e", "'; --", "\ud800")
-_LANGUAGES = ("", "en", "zh", "de", "und", "x-klingon", "zh-Hant")
-_SIGNALS = ("hard", "code", "math", "language_zh", "chat", "unknown signal")
+_SCRIPTS = ("", "latin", "zh", "ja", "ko", "ru", "x-klingon")
+_SIGNALS = ("hard", "code", "math", "script_zh", "chat", "unknown signal")
 _SCORES = (0.0, 1e-9, 0.3, 0.49999, 0.5, 0.9, 1.0)
 _VERDICTS = ("allow", "allow", "allow", "allow", "mask", "route", "refuse")
 
@@ -51,7 +51,7 @@ def _prompt(source: random.Random, models: Sequence[str]) -> Prompt:
     return replace(
         prompt,
         messages=source.choice((0, 1, 2, 50, 100_000)),
-        language=source.choice(_LANGUAGES),
+        script=source.choice(_SCRIPTS),
         tenant=source.choice(_NAMES),
         user=source.choice(_NAMES),
         priority=source.choice((0, 1, 2, 3, 2**31)),

@@ -52,10 +52,10 @@ class Finding:
     limit: str = ""
 
 
-NOTHING = Finding()
+NO_FINDING = Finding()
 
 
-class Late(Exception):
+class BudgetExceeded(Exception):
     """The classifier answered after its budget, or rests; `finding` is what it said, if it did."""
 
     def __init__(self, why: str, finding: Finding | None = None) -> None:
@@ -94,7 +94,7 @@ class Sources:
         return self.words().table
 
     def words(self) -> WordFinder:
-        """Raises BadTable."""
+        """Raises BadWordTable."""
         assert self._newest is not None
         table = self._newest.table()
         if self._words is None or self._words.table is not table:
@@ -102,7 +102,7 @@ class Sources:
         return self._words
 
     def patterns(self) -> PatternScanner:
-        """Raises BadTable."""
+        """Raises BadWordTable."""
         table = self.table()
         if self._patterns is None:
             self._patterns = PatternScanner(*table.patterns)
@@ -118,10 +118,10 @@ def limits(check: Any, turns: Turns, sources: Sources) -> Finding:
     if (characters := sum(map(len, texts))) > check.max_characters:
         return _over("too_long", f"{characters} characters", f"{check.max_characters}")
     if characters * 4 <= check.max_bytes:
-        return NOTHING
+        return NO_FINDING
     if (size := sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)) > check.max_bytes:
         return _over("too_long", f"{size} bytes", f"{check.max_bytes}")
-    return NOTHING
+    return NO_FINDING
 
 
 def _over(reason: str, found: str, limit: str) -> Finding:
@@ -136,7 +136,7 @@ def repetition(check: Any, turns: Turns, sources: Sources) -> Finding:
             share = repeated_share(turn.text.encode("utf-8", "surrogatepass"), check.new_share)
             if share >= check.repeated_share:
                 return Finding(REFUSE, "repetition", f"{share:.2f} of {len(turn.text)} characters")
-    return NOTHING
+    return NO_FINDING
 
 
 def words(check: Any, turns: Turns, sources: Sources) -> Finding:
@@ -164,7 +164,7 @@ def _of_spans(prefix: str, actions: Mapping[str, str], spans: Mapping[int, list[
             detail = " ".join(f"{name}:{names.count(name)}" for name in dict.fromkeys(names))
             reason = prefix + names[0] if prefix else "personal_data"
             return Finding(action, reason, detail, spans=kept if action == MASK else {})
-    return NOTHING
+    return NO_FINDING
 
 
 def patterns(check: Any, turns: Turns, sources: Sources) -> Finding:
@@ -186,7 +186,7 @@ def _of_matches(on_hit: Mapping[str, str], found: Sequence[Match]) -> Finding:
             if on_hit.get(family, on_hit.get("*", ALLOW)) == action:
                 signals = {f"prompt_{family}": 1.0} if action == ROUTE else {}
                 return Finding(action, f"prompt_{family}", f"{family}.txt:{line}", signals)
-    return NOTHING
+    return NO_FINDING
 
 
 def hidden(check: Any, turns: Turns, sources: Sources) -> Finding:
@@ -198,7 +198,7 @@ def hidden(check: Any, turns: Turns, sources: Sources) -> Finding:
             if check.on_hit.get(kind, ALLOW) == action and (what := _refusable(text, sources)):
                 reason = f"hidden_{kind}"
                 return Finding(action, reason, what, {reason: 1.0} if action == ROUTE else {})
-    return NOTHING
+    return NO_FINDING
 
 
 def _refusable(text: str, sources: Sources) -> str:
@@ -208,22 +208,22 @@ def _refusable(text: str, sources: Sources) -> str:
     return next((span.name for span in finder.spans(text) if finder.table.prompt[span.name] == REFUSE), "")
 
 
-def language(check: Any, turns: Turns, sources: Sources) -> Finding:
+def script(check: Any, turns: Turns, sources: Sources) -> Finding:
     """The scripts of the last user's turn."""
     text = next((turn.text for _, turn in reversed(turns) if turn.role in (USER, PLAIN)), "")
-    return Finding(signals={f"language_{name}": share for name, share in script_shares(text).items()})
+    return Finding(signals={f"script_{name}": share for name, share in script_shares(text).items()})
 
 
 def classifier(check: Any, turns: Turns, sources: Sources) -> Finding:
-    """Asks once, with the newest turn first. Raises Late, or what the classifier raises."""
+    """Asks once, with the newest turn first. Raises BudgetExceeded, or what the classifier raises."""
     assert isinstance(check, Classifier)
     if sources.classify is None:
         raise EngineUnavailable("there is no classifier")
     if check.on_failure == OPEN and sources.clock() < sources.rests_until:
-        raise Late("it rests")
+        raise BudgetExceeded("it rests")
     text = "\n\n".join(turn.text for _, turn in reversed(turns) if turn.text)[: check.max_characters]
     if not text:
-        return NOTHING
+        return NO_FINDING
     start = sources.clock()
     try:
         scores = sources.classify(text)
@@ -233,7 +233,7 @@ def classifier(check: Any, turns: Turns, sources: Sources) -> Finding:
     finding = _of_scores(check, scores)
     if (sources.clock() - start) * 1000 > check.budget_ms:
         sources.rests_until = sources.clock() + check.rest_seconds
-        raise Late(f"{(sources.clock() - start) * 1000:.0f} ms", finding)
+        raise BudgetExceeded(f"{(sources.clock() - start) * 1000:.0f} ms", finding)
     return finding
 
 
@@ -245,7 +245,7 @@ def _of_scores(check: Classifier, scores: Mapping[str, float]) -> Finding:
             return Finding(REFUSE, f"classifier_{label}", f"{score:.3f}", signals)
     for label, score in signals.items():
         return Finding(ROUTE, f"classifier_{label}", f"{score:.3f}", signals)
-    return NOTHING
+    return NO_FINDING
 
 
 Finder = Callable[[Any, Turns, Sources], Finding]
@@ -257,7 +257,7 @@ FINDERS: dict[str, Finder] = {
     "patterns": patterns,
     "hidden": hidden,
     "personal_data": personal_data,
-    "language": language,
+    "script": script,
     "classifier": classifier,
 }
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
 
 from bls.arrays import strings
 from bls.contract import TEXT_PIPELINE
+from bls.ports import Caller
 
 MAX_UNKNOWN_SHARE = 0.3  # Of a text's tokens; beyond it, as in Chinese, the model has not read what it classifies.
-
-
-class Caller(Protocol):
-    def call(self, model: str, tensors: Any, outputs: Sequence[str]) -> Any: ...
 
 
 def classifier(models: Caller) -> Callable[[str], Mapping[str, float]]:

@@ -1,7 +1,7 @@
 """Looks at a prompt before any engine does: refused, masked, sent another way, or allowed, with one word why.
 
-    safety = PromptSafety(policy.SAFETY, newest_table, classify)
-    verdict = safety.judge(request.text, request.messages, request.apply_chat_template)
+    safety = PromptSafety(newest_table, classify)
+    verdict = safety.judge(policy.SAFETY, request.text, request.messages, request.apply_chat_template)
 
 The checks run in the order of the table; the first that refuses ends it. Else masks win over routes, and all signals
 stay. A check that breaks does what the table says of it, and no one else hears of it but the log and `checks`.
@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from bls.errors import RouterError
-from bls.safety.checks import FINDERS, Classify, Finder, Finding, Late, Sources, looked_at
+from bls.safety.checks import FINDERS, BudgetExceeded, Classify, Finder, Finding, Sources, looked_at
 from bls.safety.mask import Span, masked
 from bls.safety.script import is_chinese
 from bls.safety.settings import ALLOW, CLOSED, MASK, OPEN, REFUSE, ROUTE, Check, Limits, PersonalData, Safety, Words
 from bls.tokens.messages import PLAIN, USER, Turn, turns_of, written
-from bls.words.table import BadTable, NewestTable
+from bls.words.table import BadWordTable, NewestTable
 
 log = logging.getLogger(__name__)
 
@@ -63,35 +63,33 @@ class Verdict:
 
 
 class PromptSafety:
-    """Judges prompts, one at a time. `settings` may be replaced between two of them.
+    """Judges prompts, one at a time, each by the table that is given with it.
 
     Without `newest_table` the lists' checks are off. Without `classify` the classifier's fails, as the table says.
     """
 
     def __init__(
         self,
-        settings: Safety,
         newest_table: NewestTable | None = None,
         classify: Classify | None = None,
         finders: Mapping[str, Finder] = FINDERS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.settings = settings
         self._sources = Sources(newest_table, classify, clock)
         self._finders = finders
         self._tell_again: dict[tuple[str, str], float] = {}
 
     def warm_up(self) -> None:
-        """Makes now what the first prompt would wait some 20 ms for. Raises BadTable."""
+        """Makes now what the first prompt would wait some 20 ms for. Raises BadWordTable."""
         if self._sources.has_lists:
             self._sources.patterns()
 
-    def judge(self, text: str = "", messages: str = "", apply_chat_template: bool = True) -> Verdict:
+    def judge(self, settings: Safety, text: str = "", messages: str = "", apply_chat_template: bool = True) -> Verdict:
         """The verdict on a plain prompt or on chat messages (a JSON list). Raises BadRequest for malformed messages.
 
         Without a chat template a plain text is a whole prompt of the client's own making.
         """
-        return _Judging(self.settings, self._sources, self._finders, self._tell).verdict(
+        return _Judging(settings, self._sources, self._finders, self._tell).verdict(
             text, messages, USER if apply_chat_template else PLAIN
         )
 
@@ -99,7 +97,7 @@ class PromptSafety:
         """Logs what broke, with its stack the first time and then once a minute."""
         key, now = (check.name, type(error).__name__), self._sources.clock()
         if now >= self._tell_again.get(key, now):
-            expected = isinstance(error, RouterError | BadTable) or key in self._tell_again
+            expected = isinstance(error, RouterError | BadWordTable) or key in self._tell_again
             # A server may well do without a classifier, and the metrics count it.
             level = logging.INFO if isinstance(error, RouterError) and check.on_failure == OPEN else logging.ERROR
             log.log(level, "the prompt's %s check failed: %s", check.name, error or key[1], exc_info=not expected)
@@ -123,9 +121,9 @@ class _Judging:
 
     def verdict(self, text: str, messages: str, role: str) -> Verdict:
         for check in self._settings.checks:
-            if isinstance(check, Limits) and (most := _most_json(check)) < len(messages):
+            if isinstance(check, Limits) and (maximum := _max_json(check)) < len(messages):
                 # Not even read: it would take longer than to refuse it.
-                finding = Finding(REFUSE, "too_long", found=f"{len(messages)} characters of JSON", limit=str(most))
+                finding = Finding(REFUSE, "too_long", found=f"{len(messages)} characters of JSON", limit=str(maximum))
                 return self._refusal(check, finding)
         self._turns = turns_of(text, messages, role)
         findings: list[Finding] = []
@@ -150,7 +148,7 @@ class _Judging:
         outcome = ""
         try:
             finding = self._finders[check.name](check, list(looked_at(check, self._turns)), self._sources)
-        except Late as late:
+        except BudgetExceeded as late:
             outcome, finding = "late", late.finding or Finding(detail=str(late))
         except Exception as error:  # Whatever broke, the client must get an answer, and the one that the table names.
             self._tell(check, error)
@@ -207,6 +205,6 @@ class _Judging:
         return replace(self._verdict(finding), reply=reply)
 
 
-def _most_json(check: Limits) -> int:
+def _max_json(check: Limits) -> int:
     """Characters of JSON that messages within the limits have at most."""
     return _JSON_PER_CHARACTER * check.max_characters + _JSON_PER_MESSAGE * check.max_messages

@@ -8,7 +8,7 @@ _LOOKED_AT = 4000  # characters
 _LEAST_SHARE = 0.05
 
 # Where the letters of each script begin; "" for all that is none of them, such as signs and digits.
-_RANGES = (
+RANGES = (
     (0x00, ""), (0x41, "latin"), (0x5B, ""), (0x61, "latin"), (0x7B, ""), (0xC0, "latin"), (0x250, ""), (0x370, "el"),
     (0x400, "ru"), (0x530, ""), (0x590, "he"), (0x600, "ar"), (0x780, ""), (0x900, "hi"), (0x980, ""), (0xE00, "th"),
     (0xE80, ""), (0x1100, "ko"), (0x1200, ""), (0x1E00, "latin"), (0x1F00, "el"), (0x2000, ""), (0x3041, "ja"),
@@ -16,7 +16,7 @@ _RANGES = (
     (0xF900, "zh"), (0xFB00, ""), (0xFF21, "latin"), (0xFF3B, ""), (0xFF41, "latin"), (0xFF5B, ""), (0xFF66, "ja"),
     (0xFFA0, ""), (0x20000, "zh"), (0x323B0, ""),
 )  # fmt: skip
-_STARTS = np.array([start for start, _ in _RANGES], np.uint32)
+_STARTS = np.array([start for start, _ in RANGES], np.uint32)
 _KANA_OF_JAPANESE = 0.1  # Japanese is written in kana and Chinese characters; so much kana makes those Japanese too
 
 
@@ -27,8 +27,8 @@ def script_shares(text: str) -> dict[str, float]:
         return {"latin": 1.0} if any(map(str.isalpha, text)) else {}
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     counts: dict[str, int] = {}
-    found = np.bincount(np.searchsorted(_STARTS, points, "right") - 1, minlength=len(_RANGES)).tolist()
-    for (_, script), count in zip(_RANGES, found, strict=True):
+    found = np.bincount(np.searchsorted(_STARTS, points, "right") - 1, minlength=len(RANGES)).tolist()
+    for (_, script), count in zip(RANGES, found, strict=True):
         if script and count:
             counts[script] = counts.get(script, 0) + count
     # A Chinese character says about as much as two or three Latin letters.

@@ -46,10 +46,10 @@ class Check:
         if value not in known:
             self._wrong(name, value, f"one of {', '.join(known)}")
 
-    def _number(self, name: str, least: float, most: float) -> None:
+    def _number(self, name: str, minimum: float, maximum: float) -> None:
         value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            self._wrong(name, value, f"a number from {least:g} to {most:g}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not minimum <= value <= maximum:
+            self._wrong(name, value, f"a number from {minimum:g} to {maximum:g}")
 
     def _actions(self, on_hit: object, actions: tuple[str, ...], names: tuple[str, ...] = ()) -> None:
         if not isinstance(on_hit, Mapping):
@@ -169,11 +169,13 @@ class Classifier(Check):
 
 
 @dataclass(frozen=True)
-class Language(Check):
-    """Signals language_zh, language_ja ..., each with its share of the letters: by script, so Latin ones are one."""
+class Script(Check):
+    """Signals script_zh, script_ja, script_latin ...: each script's share of the letters, 0.05 and more of them."""
 
     on_failure: str = OPEN
 
+
+Language = Script  # Its old name, for policies of the last release.
 
 CHECK_NAMES: dict[type[Check], str] = {
     Limits: "limits",
@@ -183,7 +185,7 @@ CHECK_NAMES: dict[type[Check], str] = {
     Hidden: "hidden",
     PersonalData: "personal_data",
     Classifier: "classifier",
-    Language: "language",
+    Script: "script",
 }
 
 

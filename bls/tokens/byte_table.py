@@ -25,7 +25,7 @@ from bls.tokens.stream_decoder import StreamDecoder as StreamDecoder
 from bls.tokens.stream_decoder import WindowDecoder as WindowDecoder
 
 if TYPE_CHECKING:
-    from bls.manifest import Manifest
+    pass
 
 MAGIC = b"TOKBYTE1"
 # How the tokenizer joins tokens: see the class of each.
@@ -37,7 +37,7 @@ _PREFIX = struct.Struct("<8sI")
 _REPLACEMENT = "\ufffd"
 
 
-class BadTable(ValueError):
+class BadByteTable(ValueError):
     """The table is missing, stale or damaged; the message names the file."""
 
 
@@ -79,10 +79,10 @@ class TokenBytes:
         return self.header.joins != UNSUPPORTED
 
     def decoder(self, skip_special_tokens: bool = True) -> StreamDecoder:
-        """Raises BadTable if the table isn't supported."""
+        """Raises BadByteTable if the table isn't supported."""
         decoder = _DECODERS.get(self.header.joins)
         if decoder is None:
-            raise BadTable(f"no table for this tokenizer: {self.header.reason}")
+            raise BadByteTable(f"no table for this tokenizer: {self.header.reason}")
         return decoder(self, skip_special_tokens)
 
     def kind(self, token: int) -> int:
@@ -223,16 +223,16 @@ class _SentencePieceDecoder(_TableDecoder):
 
 
 def open_table(path: Path, sha256: str | None = None) -> TokenBytes:
-    """Costs next to nothing, whatever the size. Raises BadTable, also for a table of another tokenizer than that."""
+    """Costs next to nothing, whatever the size. Raises BadByteTable, also for a table of another tokenizer."""
     try:
         with path.open("rb") as file:
             table = TokenBytes(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except FileNotFoundError:
-        raise BadTable(f"{path.name} is missing: the model `preprocessing` builds it when it loads") from None
+        raise BadByteTable(f"{path.name} is missing: the model `preprocessing` builds it when it loads") from None
     except (OSError, ValueError, TypeError, struct.error) as error:
-        raise BadTable(f"{path.name}: not a readable token table: {error}") from None
+        raise BadByteTable(f"{path.name}: not a readable token table: {error}") from None
     if sha256 is not None and table.header.sha256 != sha256:
-        raise BadTable(f"{path.name} is of another tokenizer: reload the model `preprocessing`")
+        raise BadByteTable(f"{path.name} is of another tokenizer: reload the model `preprocessing`")
     return table
 
 
@@ -244,13 +244,6 @@ def serialize(header: Header, kinds: Sequence[int], pieces: Sequence[bytes]) -> 
     first = len(prefix) + 4 * (len(pieces) + 1) + len(kinds)
     offsets = list(accumulate(map(len, pieces), initial=first))
     return prefix + struct.pack(f"<{len(offsets)}I", *offsets) + bytes(kinds) + b"".join(pieces)
-
-
-def build(manifest: Manifest) -> TokenBytes:
-    """Opens the manifest's table, built anew where it's missing or stale: only then the tokenizer itself is needed."""
-    from bls.tokens import byte_table_build
-
-    return byte_table_build.ensure(manifest)
 
 
 def _each_byte(error: UnicodeError) -> tuple[str, int]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from bls.manifest import Manifest
 from bls.tokens import byte_table, tokenizer_files
-from bls.tokens.byte_table import ABSENT, BYTE, SPECIAL, TEXT, UNKNOWN, BadTable, Header, TokenBytes
+from bls.tokens.byte_table import ABSENT, BYTE, SPECIAL, TEXT, UNKNOWN, BadByteTable, Header, TokenBytes
 from bls.tokens.huggingface import FastTokenizer
 from bls.tokens.sentencepiece_tokenizer import SentencePieceTokenizer
 from bls.tokens.tokenizer import Tokenizer
@@ -39,7 +39,7 @@ def ensure(manifest: Manifest, loaded: Tokenizer | None = None) -> TokenBytes:
         table = byte_table.open_table(path, sha256)
         if table.header.builder_version == VERSION:
             return table
-    except BadTable:
+    except BadByteTable:
         pass
     data = build(loaded or tokenizer_files.load(manifest), sha256)
     draft = path.with_name(f".{path.name}.{os.getpid()}")  # Replaced at once: several processes may build it together.

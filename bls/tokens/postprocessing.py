@@ -10,18 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from bls.arrays import read_text
+from bls.arrays import Tensors, read_text
 from bls.errors import BadRequest
 from bls.tokens.stop_words import WordStop
-from bls.tokens.tiers import DEFAULT_TIER, Tier, tier_named
-
-Tensors = Mapping[str, np.ndarray[Any, Any]]
+from bls.tokens.tier_tokenizers import DEFAULT_TIER, TierTokenizer, tier_named
 
 
 class Postprocessor:
     """`skip_special_tokens` holds for requests that don't say."""
 
-    def __init__(self, tiers: Mapping[str, Tier], skip_special_tokens: bool = True) -> None:
+    def __init__(self, tiers: Mapping[str, TierTokenizer], skip_special_tokens: bool = True) -> None:
         self._tiers = tiers
         self._skips_special = skip_special_tokens
 
@@ -43,7 +41,7 @@ class Postprocessor:
             texts[row, beam] = before_first(text, self._stop_words(inputs, row)).encode()
         return {"OUTPUT": texts} if "OUTPUT" in requested else {}
 
-    def _tier(self, inputs: Tensors, row: int) -> Tier:
+    def _tier(self, inputs: Tensors, row: int) -> TierTokenizer:
         return tier_named(self._tiers, read_text(_element(inputs, "TIER", row, DEFAULT_TIER), "TIER"))
 
     def _skips(self, inputs: Tensors, row: int) -> bool:

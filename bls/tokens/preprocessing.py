@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from bls.arrays import read_text
+from bls.arrays import Array, Tensors, read_text
 from bls.errors import BadRequest
 from bls.tokens import byte_table_build
 from bls.tokens.chat_template import Chat
 from bls.tokens.messages import read_messages
-from bls.tokens.tiers import DEFAULT_TIER, Tier, tier_named
+from bls.tokens.tier_tokenizers import DEFAULT_TIER, TierTokenizer, tier_named
 from bls.tokens.tokenizer import Tokenizer
 
-Array = np.ndarray[Any, Any]
-Tensors = Mapping[str, Array]
 Words = list[list[int]]
 
 
-def ensure_tables(tiers: Mapping[str, Tier]) -> None:
+def ensure_tables(tiers: Mapping[str, TierTokenizer]) -> None:
     """Builds the byte tables that the router reads, where they are missing or stale."""
     for name, tier in tiers.items():
         table = byte_table_build.ensure(tier.manifest, tier.tokenizer)
@@ -39,7 +36,7 @@ class Preprocessor:
 
     def __init__(
         self,
-        tiers: Mapping[str, Tier],
+        tiers: Mapping[str, TierTokenizer],
         add_special_tokens: bool = True,
         max_characters_per_token: int = 32,
         default_output_len: int = 128,
@@ -56,7 +53,7 @@ class Preprocessor:
         call = _Call(self, inputs)
         return {name: array for name in requested if (array := _OUTPUTS[name](call)) is not None}
 
-    def tier(self, name: str) -> Tier:
+    def tier(self, name: str) -> TierTokenizer:
         return tier_named(self._tiers, name)
 
     def chat(self, tier: str) -> Chat:

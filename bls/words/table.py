@@ -36,7 +36,7 @@ _KEPT_CHARACTERS = 20_000  # about 2 MB; a text of more different characters tha
 RELOAD_SECONDS = 1.0
 
 
-class BadTable(Exception):
+class BadWordTable(Exception):
     """The compiled file is missing, cut short or of another format: compile the lists again."""
 
 
@@ -139,7 +139,7 @@ class WordTable:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             header, start = _header(self._map)
         except (OSError, ValueError) as error:
-            raise BadTable(f"{path}: {error}") from error
+            raise BadWordTable(f"{path}: {error}") from error
         whole = memoryview(self._map)
 
         def arrays(places: Mapping[str, tuple[int, int]]) -> dict[str, memoryview]:
@@ -195,7 +195,7 @@ def _header(data: mmap.mmap) -> tuple[dict[str, Any], int]:
 def words_beside(repository: Path) -> NewestTable:
     """The compiled lists of the words/ folder beside a model repository.
 
-    Raises BadTable: without a table that was good once nothing may be answered.
+    Raises BadWordTable: without a table that was good once nothing may be answered.
     """
     newest = NewestTable(repository.parent / "words" / "compiled.bin")
     newest.table()
@@ -205,7 +205,7 @@ def words_beside(repository: Path) -> NewestTable:
 class NewestTable:
     """The compiled file at `path`, looked at again at most once a second; the last good one stays.
 
-    `table()` costs a clock reading, and a stat a second. Raises BadTable only if there never was a good one.
+    `table()` costs a clock reading, and a stat a second. Raises BadWordTable only if there never was a good one.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -222,7 +222,7 @@ class NewestTable:
             self._look()
         if self._table is None:
             self._next_look = 0.0
-            raise BadTable(f"{self._path}: there is no compiled word list; scripts/words compile makes it")
+            raise BadWordTable(f"{self._path}: there is no compiled word list; scripts/words compile makes it")
         return self._table
 
     def _look(self) -> None:
@@ -233,7 +233,7 @@ class NewestTable:
                 return
             self._seen = seen
             self._table = WordTable(self._path)
-        except (OSError, BadTable) as error:
+        except (OSError, BadWordTable) as error:
             if self._table is None:
-                raise BadTable(f"{error}; scripts/words compile makes it") from error
+                raise BadWordTable(f"{error}; scripts/words compile makes it") from error
             log.warning("the last good word list is kept: %s", error)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bls import manifest
-from bls.tokens import byte_table
+from bls.tokens import byte_table_build
 from engines.builders import model_files
 from engines.builders.sources import BadSource, Say, Source, link_all
 from engines.specs import Spec
@@ -59,16 +59,16 @@ def _fill(draft: Path, built: Path, record: Record, source: Source, say: Say, fo
     described = model_files.describe(draft, record.context_tokens)
     described.save()
     say("building the tokenizer's byte table")
-    byte_table.build(described)
+    byte_table_build.ensure(described)
     (draft / RECORD).write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
 
 
 def _twin(built: Path, record: Record) -> Path | None:
     """A folder of another tier with the same model."""
-    for tier in manifest.TIERS:
-        other = _read_record(built / tier)
+    for file in sorted(built.glob(f"*/{RECORD}")):
+        other = _read_record(file.parent)
         if other is not None and (other.source, other.state) == (record.source, record.state):
-            return built / tier
+            return file.parent
     return None
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from bls.arrays import Array
 from bls.manifest import BadManifest
 from engines.builders.build import replace_folder
 from engines.builders.sources import BadSource, Say, downloaded_wheel
@@ -26,7 +27,7 @@ from engines.classifier import evaluation, examples, graph, head, safetensors
 from engines.classifier import manifest as text_manifest
 from engines.classifier.labels import LABELS
 from engines.classifier.manifest import CLASSIFIER, TextManifest
-from engines.classifier.session import Array, Classifier
+from engines.classifier.session import Classifier
 from engines.classifier.tokenizer import TextTokenizer
 
 FORMAT = 3  # raised when model.onnx is made in another way, so that old ones are made anew

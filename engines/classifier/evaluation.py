@@ -6,14 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from bls.arrays import Array
 from engines.classifier.head import softmax
 from engines.classifier.labels import RISKS
 
-Array = np.ndarray[Any, Any]
 SCORES = (0.5, 0.7, 0.9)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-Array = np.ndarray[Any, Any]
+from bls.arrays import Array
 
 OPSET, IR_VERSION = 17, 8
 _MASKED = -1e9  # added to the attention of what is padding

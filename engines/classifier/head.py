@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from bls.arrays import Array
 
 # Of the squared weights, beside a mean loss. In a tenfold cross-validation less gives likelier answers, more gives
 # more right ones; here a score of 0.8 is right about as often as it says.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from bls.arrays import Array
 
 _TYPES = {"F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32}
 

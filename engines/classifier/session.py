@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import onnxruntime
 
+from bls.arrays import Array, Tensors
 from bls.errors import BadRequest, RouterError
 from engines.classifier.batches import runs
 from engines.classifier.manifest import TextManifest
-
-Array = np.ndarray[Any, Any]
-Tensors = Mapping[str, Array]
 
 
 def open_session(model: str | bytes, threads: int) -> onnxruntime.InferenceSession:

@@ -8,19 +8,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from bls.arrays import read_text
+from bls.arrays import Array, read_text
 from engines.classifier.manifest import TextManifest
 
 # Otherwise each process keeps a thread per core for batches of texts, and here a batch is one.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import tokenizers
-
-Array = np.ndarray[Any, Any]
 
 # More than 256 tokens of any language's prose, so that a text of megabytes costs no more than one of a page.
 _READ_CHARACTERS = 8192

@@ -30,7 +30,7 @@ _ENDS = {"STOP": "end_id", "LENGTH": "length"}
 # 8 properties costs 0.1 MiB, one of 100 costs 10 MiB and one of 1,000 costs 67 MiB. Making the pipeline anew frees them
 # (seconds), which is done when no request runs; an engine that is never idle takes no more guides at some point.
 RENEW_GRAMMAR_BYTES = 256 * 2**20
-MOST_GRAMMAR_BYTES = 2**30
+MAX_GRAMMAR_BYTES = 2**30
 
 
 def cache_tokens(manifest: Manifest, parameters: EngineParameters) -> int:
@@ -94,7 +94,7 @@ class OpenVinoPipeline:
         """It has no process of its own, and its memory ends with this one."""
 
     def _check_guide(self, guide: Guide) -> None:
-        if self._grammar_check.kept_bytes >= MOST_GRAMMAR_BYTES:
+        if self._grammar_check.kept_bytes >= MAX_GRAMMAR_BYTES:
             raise Busy("the engine's memory for grammars is full until no request runs")
         self._grammar_check.check(guide)
 

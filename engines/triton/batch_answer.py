@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from bls.errors import BadRequest, RouterError
+from bls.ports import Sender
 from engines.triton.engine import Submission
-from engines.triton.stream import Sender
 from engines.triton.tensors import Arrays, EngineRequest
 
 # An ensemble's client knows the inputs by other names, and no code stands between to translate: a refusal has both.

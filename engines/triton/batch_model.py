@@ -14,11 +14,11 @@ from typing import Any
 
 from bls import contract, errors, manifest, triton_io
 from bls.errors import BadRequest
+from bls.ports import Sender
 from engines.triton import libraries, tensors
 from engines.triton.batch_answer import BatchAnswer, Held, error_of_row, in_both_names
 from engines.triton.coalescer import Pace
 from engines.triton.engine import Engine, Periods, Submission
-from engines.triton.stream import Sender
 from engines.triton.tensors import Arrays, EngineRequest
 from engines.triton.triton_model import EngineMetrics, limits_of
 from engines.worker.shared_launch import SharedWorker

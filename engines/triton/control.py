@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
-
 import numpy as np
 
-from bls.contract import LARGE, SMALL
+from bls.contract import ENGINE_PREFIX
 from bls.errors import BadRequest
+from bls.ports import Models
+from bls.tiers import is_engine
 from engines.triton.tensors import Arrays
-
-_ENGINES = (SMALL, LARGE)
-
-
-class Models(Protocol):
-    """`bls.triton_io.Models`."""
-
-    def stream(
-        self, model: str, tensors: Arrays, outputs: Sequence[str], request_id: str
-    ) -> Iterator[dict[str, np.ndarray[Any, Any]]]: ...
 
 
 def stop(models: Models, inputs: Arrays) -> Arrays:
     """Answers once the engine knows. A request that is unknown or has ended is fine. Raises RouterError."""
     engine, request_id = _text(inputs, "engine"), _text(inputs, "request_id")
-    if engine not in _ENGINES:
-        raise BadRequest(f"engine is {engine!r}; known: {', '.join(_ENGINES)}")
+    if not is_engine(engine):
+        raise BadRequest(f"engine is {engine[:40]!r}; the names of engine models begin with {ENGINE_PREFIX}")
     if not request_id:
         raise BadRequest("request_id is empty")
     for _ in models.stream(engine, _stop_tensors(), ["output_ids", "sequence_length"], request_id):

@@ -18,8 +18,9 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
 from bls.errors import BadRequest, Busy, Cancelled, EngineFailed, EngineUnavailable, RouterError
+from bls.ports import Sender
 from engines.triton.coalescer import Pace
-from engines.triton.stream import Sender, Stream
+from engines.triton.stream import Stream
 from engines.triton.tensors import EngineRequest
 from engines.worker.scheduler import Event, Statistics
 from engines.worker.worker import Add, Batch, Failed, Ready, Step, Stop
@@ -66,7 +67,7 @@ class Submission:
 class Engine:
     """`launch` starts a worker. `publish` gets its statistics every so often while busy, and once when idle.
 
-    Above `most_waiting` requests that don't compute yet the next one is refused; 0 means no limit, as in TensorRT-LLM.
+    Above `max_waiting` requests that don't compute yet the next one is refused; 0 means no limit, as in TensorRT-LLM.
     """
 
     def __init__(
@@ -75,13 +76,13 @@ class Engine:
         pace: Pace,
         periods: Periods = Periods(),
         publish: Callable[[Statistics], None] = lambda statistics: None,
-        most_waiting: int = 0,
+        max_waiting: int = 0,
     ) -> None:
         self._launch = launch
         self._pace = pace
         self._periods = periods
         self._publish = publish
-        self._most_waiting = most_waiting
+        self._max_waiting = max_waiting
         self._lock = threading.Lock()  # Guards what follows, and the sending of commands.
         self._streams: dict[int, Stream] = {}
         self._keys = itertools.count()
@@ -141,9 +142,9 @@ class Engine:
         for each in submissions:
             if each.request_id and each.request_id in running:
                 raise BadRequest(f"a request with the id {each.request_id!r} is running already")
-        most = self.statistics.most + self._most_waiting
-        if self._most_waiting and len(self._streams) + len(submissions) > most:
-            raise Busy(f"the engine's queue is full: {self._most_waiting} requests are waiting")
+        most = self.statistics.most + self._max_waiting
+        if self._max_waiting and len(self._streams) + len(submissions) > most:
+            raise Busy(f"the engine's queue is full: {self._max_waiting} requests are waiting")
 
     def _await_ready(self) -> Statistics:
         try:

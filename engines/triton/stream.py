@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from bls.errors import RouterError
+from bls.ports import Sender
 from engines.triton.coalescer import Coalescer, Pace
 from engines.triton.tensors import Arrays, EngineRequest
 
 FAILED = np.array([[-1]], dtype=np.int32)
-
-
-class Sender(Protocol):
-    """The way back to the client; `bls.triton_io.Sender` in Triton."""
-
-    def is_cancelled(self) -> bool: ...
-
-    def send(self, tensors: Arrays) -> None: ...
-
-    def finish(self, tensors: Arrays | None = None, error: RouterError | None = None) -> None: ...
 
 
 class Stream:

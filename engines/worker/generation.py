@@ -9,10 +9,10 @@ from bls.errors import BadRequest
 
 GUIDE_KINDS = ("json", "json_schema", "regex", "ebnf_grammar")
 
-MOST_GUIDE_BYTES = 16_384  # Compiling one keeps every other request waiting: a schema of 36 KiB takes seconds.
+MAX_GUIDE_BYTES = 16_384  # Compiling one keeps every other request waiting: a schema of 36 KiB takes seconds.
 # Each new id is compared with the end of each word.
-MOST_STOP_WORDS = 256  # 64 of a client, each in two spellings, and the end ids of a chat model beside them.
-MOST_STOP_WORD_IDS = 256
+MAX_STOP_WORDS = 256  # 64 of a client, each in two spellings, and the end ids of a chat model beside them.
+MAX_STOP_WORD_IDS = 256
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Guide:
         if self.kind != "json" and not self.text:
             raise BadRequest(f"guided_decoding_guide is missing: guide type {self.kind} needs one")
         size = len(self.text.encode())
-        if size > MOST_GUIDE_BYTES:
-            raise BadRequest(f"guided_decoding_guide has {size} bytes; at most {MOST_GUIDE_BYTES} are taken")
+        if size > MAX_GUIDE_BYTES:
+            raise BadRequest(f"guided_decoding_guide has {size} bytes; at most {MAX_GUIDE_BYTES} are taken")
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ class Generation:
             raise BadRequest(
                 f"min_tokens is {self.min_tokens}; it must be from 0 to request_output_len ({self.max_tokens})"
             )
-        if len(self.stop_words) > MOST_STOP_WORDS:
-            raise BadRequest(f"stop_words_list holds {len(self.stop_words)} words; at most {MOST_STOP_WORDS} are taken")
+        if len(self.stop_words) > MAX_STOP_WORDS:
+            raise BadRequest(f"stop_words_list holds {len(self.stop_words)} words; at most {MAX_STOP_WORDS} are taken")
         longest = max(map(len, self.stop_words), default=0)
-        if longest > MOST_STOP_WORD_IDS:
-            raise BadRequest(f"stop_words_list holds a word of {longest} ids; at most {MOST_STOP_WORD_IDS} are taken")
+        if longest > MAX_STOP_WORD_IDS:
+            raise BadRequest(f"stop_words_list holds a word of {longest} ids; at most {MAX_STOP_WORD_IDS} are taken")
 
     def kv_blocks(self, block_tokens: int) -> int:
         """Blocks of the KV cache that it needs at most."""

@@ -64,9 +64,9 @@ class _Running:
 class Scheduler:
     """`in_flight` lets a request join a running batch; `no_evict` waits until its whole need of blocks fits."""
 
-    def __init__(self, pipeline: Pipeline, most_requests: int, in_flight: bool = True, no_evict: bool = True) -> None:
+    def __init__(self, pipeline: Pipeline, max_requests: int, in_flight: bool = True, no_evict: bool = True) -> None:
         self._pipeline = pipeline
-        self._most = most_requests
+        self._most = max_requests
         self._in_flight = in_flight
         self._no_evict = no_evict
         self._waiting: deque[tuple[int, Generation]] = deque()

@@ -35,7 +35,7 @@ from bls.contract import LLAMA_7B, LLAMA_7B_ENSEMBLE, POSTPROCESSING, PREPROCESS
 from bls.paths import ROOT
 from scripts.bench.length_buckets import LengthBuckets
 from scripts.bench.local_server import Server, running_server
-from scripts.bench.router import percentile, prompts
+from scripts.bench.rounds import percentile, prompts
 from scripts.bench.stream_load import tensor
 from scripts.host.progress import Progress
 

@@ -27,7 +27,7 @@ from bls.arrays import int32, strings
 from bls.contract import POSTPROCESSING, PREPROCESSING
 from bls.paths import ROOT
 from scripts.bench.local_server import Server, running_server
-from scripts.bench.router import encode, percentile
+from scripts.bench.rounds import encode, percentile
 from scripts.bench.stream_load import tensor
 from scripts.host.progress import Progress
 from scripts.server.model_control import ModelControl

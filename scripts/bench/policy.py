@@ -25,14 +25,15 @@ from typing import Any
 from bls.paths import ROOT
 from bls.routing.decision import ALL_WELL, Decision, Prompt, State
 from bls.routing.decision_log import Recorded, append
-from bls.routing.engine_health import Fleet
+from bls.routing.engine_health import EngineHealth
 from bls.routing.policy_file import SHIPPED, Policy, load_policy
-from bls.routing.policy_thread import PolicyKeeper
+from bls.routing.policy_thread import PolicyThread
 from bls.routing.reload import Policies
 from bls.routing.shadow_policy import ShadowPolicy
 from bls.routing.shared_table import SharedTable
-from bls.routing.time_limit import Guard
+from bls.routing.time_limit import TimeLimit
 from bls.routing.trials import trials
+from bls.routing.verdicts import Verdicts
 
 GOAL_P99_US = 100
 _ON = {
@@ -71,27 +72,29 @@ def decisions(folder: Path, seconds: float, processes: int) -> dict[str, tuple[f
         source = source.replace(off, on)
     policy = load_policy(SHIPPED, source.encode())
     tables = [SharedTable(folder / "table") for _ in range(processes)]
-    fleet, guard, settings = Fleet(tables[0]), Guard(), policy.settings
-    others = [Fleet(table).begin(settings.models[number % 2], settings) for number, table in enumerate(tables[1:])]
-    fleet.refresh(settings)
+    health, guard, settings = EngineHealth(tables[0]), TimeLimit(), policy.settings
+    others = [
+        EngineHealth(table).begin(settings.models[number % 2], settings) for number, table in enumerate(tables[1:])
+    ]
+    health.refresh(settings)
     prompts = [prompt for prompt, _ in trials(settings.models, 2000, seed=3)]
     log = folder / "decisions.jsonl"
 
     def decide(prompt: Prompt) -> Decision:
-        return policy.decide(prompt, fleet.state(settings), guard)
+        return policy.decide(prompt, health.state(settings), guard)
 
     def attempt(prompt: Prompt) -> None:
-        attempt = fleet.begin(settings.models[0], settings)
+        attempt = health.begin(settings.models[0], settings)
         assert attempt is not None
         attempt.worked()
         attempt.close()
 
     def recorded(prompt: Prompt) -> None:
-        state = fleet.state(settings)
+        state = health.state(settings)
         append(log, Recorded(prompt, state, policy.decide(prompt, state), {"output_tokens": 1}), 1 << 24)
 
     def state(prompt: Prompt) -> State:
-        return fleet.state(settings)
+        return health.state(settings)
 
     made = decide(prompts[0])
     measured = {
@@ -156,8 +159,9 @@ def _next_version(child: subprocess.Popen[bytes]) -> float:
 def follow(file: Path, table: Path) -> None:
     """One of the processes: prints the time at each change, until its input ends."""
     shared = SharedTable(table)
-    policies = Policies(file, shared)
-    keeper = PolicyKeeper(policies, Fleet(shared), ShadowPolicy(file.parent))
+    verdicts = Verdicts(shared)
+    policies = Policies(file, verdicts)
+    policy_thread = PolicyThread(policies, EngineHealth(shared), ShadowPolicy(file.parent, verdicts))
     seen: Policy | None = None
     os.set_blocking(sys.stdin.fileno(), False)
     while _is_open():
@@ -165,7 +169,7 @@ def follow(file: Path, table: Path) -> None:
             seen = policies.current
             print(time.time(), flush=True)
         time.sleep(0.02)
-    keeper.close()
+    policy_thread.close()
 
 
 def _is_open() -> bool:

@@ -18,69 +18,21 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tritonclient.grpc as grpc
 
 from bls import manifest
-from bls.arrays import boolean, int32, strings
-from bls.contract import LARGE, PREPROCESSING, ROUTER, SMALL
+from bls.arrays import boolean, int32
+from bls.contract import LARGE, SMALL
 from bls.paths import ROOT
+from scripts.bench import router_words
 from scripts.bench.local_server import Server, running_server
-from scripts.bench.stream_load import Stream, StreamRequest, output, run_streams, tensor
+from scripts.bench.rounds import Round, alternate, encode, prompts, ratios, router_request, served, summary, table
+from scripts.bench.stream_load import Stream, StreamRequest, output, tensor
 from scripts.host import processes
 from scripts.host.progress import Progress
-
-TOPICS = (
-    "the sea", "an old clock", "a train in the snow", "the first day of school", "a lighthouse", "a garden at night",
-    "a letter that came late", "the taste of bread",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Round:
-    """What one round of streams gave."""
-
-    streams: list[Stream]
-    cpu: dict[str, float]
-
-    @property
-    def tokens(self) -> int:
-        return sum(sum(stream.tokens) for stream in self.streams)
-
-    @property
-    def tokens_per_second(self) -> float:
-        begin = min(stream.started for stream in self.streams)
-        return self.tokens / (max(stream.arrivals[-1] for stream in self.streams) - begin)
-
-    @property
-    def first_token_ms(self) -> list[float]:
-        return [stream.first_token_seconds * 1000 for stream in self.streams]
-
-    @property
-    def gaps_ms(self) -> list[float]:
-        return [gap * 1000 for stream in self.streams for gap in stream.gaps_seconds]
-
-    @property
-    def cpu_us_per_token(self) -> float:
-        """Of everything but the process that computes."""
-        return sum(spent for name, spent in self.cpu.items() if name != processes.ENGINE_PROCESS) * 1e6 / self.tokens
-
-
-def prompts(count: int) -> list[str]:
-    """Short prompts, each its own."""
-    return [f"Write part {number + 1} of a long story about {TOPICS[number % len(TOPICS)]}." for number in range(count)]
-
-
-def encode(url: str, text: str) -> np.ndarray[Any, Any]:
-    """The ids that preprocessing gives for a prompt, shape [1,n]."""
-    client = grpc.InferenceServerClient(url)
-    inputs = [tensor("QUERY", strings(text)), tensor("REQUEST_OUTPUT_LEN", int32(1)), tensor("TIER", strings("small"))]
-    ids: np.ndarray[Any, Any] = client.infer(PREPROCESSING, inputs).as_numpy("INPUT_ID")
-    return ids
 
 
 def engine_request(ids: np.ndarray[Any, Any], tokens: int) -> StreamRequest:
@@ -93,24 +45,6 @@ def engine_request(ids: np.ndarray[Any, Any], tokens: int) -> StreamRequest:
     ]
     outputs = [output("output_ids"), output("sequence_length")]
     return StreamRequest(SMALL, inputs, outputs, lambda result: int(result.as_numpy("sequence_length").flat[0]))
-
-
-def router_request(text: str, tokens: int, model: str = ROUTER) -> StreamRequest:
-    inputs = [
-        tensor("text_input", strings(text)),
-        tensor("max_tokens", int32(tokens)),
-        tensor("min_tokens", int32(tokens)),
-        tensor("stream", boolean(True)),
-    ]
-    outputs = [output("text_output"), output("num_output_tokens")]
-    return StreamRequest(model, inputs, outputs, lambda result: int(result.as_numpy("num_output_tokens").flat[0]))
-
-
-def served(server: Server, requests: Sequence[StreamRequest]) -> Round:
-    before = processes.cpu_seconds(server.server_pid)
-    streams = run_streams(server.grpc_url, requests)
-    after = processes.cpu_seconds(server.server_pid)
-    return Round(streams, {name: after[name] - before.get(name, 0.0) for name in after})
 
 
 class Library:
@@ -148,49 +82,6 @@ def set_stream_interval(server: Server, interval: int | None) -> None:
         urllib.request.urlopen(request).read()
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    return float(np.percentile(values, share)) if values else 0.0
-
-
-def summary(rounds: Sequence[Round]) -> dict[str, float]:
-    """Over all rounds of one kind: medians of rates, percentiles of all times."""
-    first = [value for each in rounds for value in each.first_token_ms]
-    gaps = [value for each in rounds for value in each.gaps_ms]
-    responses = sum(len(stream.arrivals) for each in rounds for stream in each.streams)
-    return {
-        "tokens_per_second": statistics.median(each.tokens_per_second for each in rounds),
-        "first_token_ms_p50": percentile(first, 50),
-        "first_token_ms_p99": percentile(first, 99),
-        "gap_ms_p50": percentile(gaps, 50),
-        "gap_ms_p99": percentile(gaps, 99),
-        "gap_ms_max": max(gaps, default=0.0),
-        "tokens_per_response": sum(each.tokens for each in rounds) / responses,
-        "cpu_us_per_token": statistics.median(each.cpu_us_per_token for each in rounds),
-    }
-
-
-def ratios(above: Sequence[Round], below: Sequence[Round]) -> dict[str, float]:
-    """tokens/s of one kind over another, round by round."""
-    each = [a.tokens_per_second / b.tokens_per_second for a, b in zip(above, below, strict=True)]
-    return {"median": statistics.median(each), "min": min(each), "max": max(each)}
-
-
-def alternate(
-    kinds: dict[str, Callable[[], Round]], rounds: int, progress: Progress, label: str
-) -> dict[str, list[Round]]:
-    """One uncounted round of each kind, then `rounds` of each in turn."""
-    results: dict[str, list[Round]] = {kind: [] for kind in kinds}
-    progress.step(label)
-    for number in range(rounds + 1):
-        for kind, run in kinds.items():
-            progress.status(f"round {number} of {rounds}: {kind}")
-            measured = run()
-            if number:
-                results[kind].append(measured)
-    progress.done(f"{rounds} rounds of {', '.join(kinds)}")
-    return results
-
-
 def compare(
     server: Server, library: Library | None, streams: int, options: argparse.Namespace, label: str
 ) -> dict[str, Any]:
@@ -217,31 +108,6 @@ def compare(
     return found
 
 
-def table(title: str, found: dict[str, Any]) -> str:
-    columns = {
-        "tokens_per_second": "tokens/s",
-        "first_token_ms_p50": "TTFT p50 ms",
-        "first_token_ms_p99": "p99",
-        "gap_ms_p50": "gap p50 ms",
-        "gap_ms_p99": "p99",
-        "gap_ms_max": "max",
-        "tokens_per_response": "tokens/resp.",
-        "cpu_us_per_token": "CPU us/token",
-    }
-    lines = [f"\n{title}", " " * 10 + "".join(f"{name:>13}" for name in columns.values())]
-    for kind in ("engine", "router", "library", "unfiltered", "filtered"):
-        if kind in found:
-            cells = [f"{found[kind][name]:13.1f}" for name in columns]
-            if kind == "library":
-                cells[-1] = f"{'-':>13}"
-            lines.append(f"{kind:<10}" + "".join(cells))
-    for name in ("router_over_engine", "router_over_library", "filtered_over_unfiltered"):
-        if name in found:
-            ratio = found[name]
-            lines.append(f"{name.replace('_', ' ')}: {ratio['median']:.3f} ({ratio['min']:.3f} to {ratio['max']:.3f})")
-    return "\n".join(lines)
-
-
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.bench router", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
@@ -251,12 +117,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", type=Path, help="also write the result to this file")
     options = parser.parse_args(arguments)
     counts = [int(count) for count in options.streams.split(",")]
-    if options.words:
-        from scripts.bench import router_words  # which uses this module
-
-        result = router_words.measured(options, counts)
-    else:
-        result = measured(options, counts)
+    result = router_words.measured(options, counts) if options.words else measured(options, counts)
     text = json.dumps(result)
     if options.json:
         options.json.write_text(text + "\n")

@@ -18,7 +18,7 @@ from bls.words.compiler import compile_lists
 from bls.words.lists import PII_KINDS, Category, Word, WordLists
 from scripts.bench.filter import made_words, running_text
 from scripts.bench.local_server import running_server
-from scripts.bench.router import Round, alternate, prompts, ratios, router_request, served, summary, table
+from scripts.bench.rounds import Round, alternate, prompts, ratios, router_request, served, summary, table
 from scripts.host.progress import Progress
 
 UNFILTERED = "llm_router_unfiltered"

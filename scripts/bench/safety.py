@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
         path = Path(folder) / "compiled.bin"
         compile_lists(lists_with(options.words, " ".join(texts.values())), path)
         before = private_kb()
-        safety = PromptSafety(without_classifier(SAFETY), NewestTable(path))
+        safety = PromptSafety(NewestTable(path))
         results = [
             measured(safety, language, length, prompts(text, length), options.seconds)
             for language, text in texts.items()
@@ -95,8 +95,9 @@ def prompts(text: str, length: int) -> list[str]:
 
 def measured(safety: PromptSafety, name: str, length: int, texts: list[str], seconds: float) -> dict[str, Any]:
     """Each prompt again and again: the whole verdict, and each check by the verdict's own clock."""
+    table = without_classifier(SAFETY)
     for text in texts:
-        safety.judge(text)  # what a process does in its first seconds: every character and word met once
+        safety.judge(table, text)  # what a process does in its first seconds: every character and word met once
     totals: list[float] = []
     checks: defaultdict[str, list[float]] = defaultdict(list)
     clean = 0
@@ -104,7 +105,7 @@ def measured(safety: PromptSafety, name: str, length: int, texts: list[str], sec
     while not totals or time.perf_counter() < until:
         for text in texts:
             start = time.perf_counter_ns()
-            verdict = safety.judge(text)
+            verdict = safety.judge(table, text)
             totals.append((time.perf_counter_ns() - start) / 1e3)
             clean += verdict.reason == "clean"
             for run in verdict.checks:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tritonclient.grpc as grpc
 
-from bls.contract import CONTRACTS
+from bls.contract import contract_of
 from scripts.client.failure import RequestFailed
 
 _NUMPY = {
@@ -56,10 +56,11 @@ def _array(model: str, name: str, value: Any) -> np.ndarray[Any, Any]:
 
 
 def _datatype(model: str, name: str, value: Any) -> str:
-    if model not in CONTRACTS:
+    contract = contract_of(model)
+    if contract is None:
         first = value[0] if isinstance(value, list | tuple) and value else value
         return _PYTHON.get(type(first), "TYPE_STRING")
-    known = {tensor.name: tensor.datatype for tensor in CONTRACTS[model].inputs}
+    known = {tensor.name: tensor.datatype for tensor in contract.inputs}
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
         hint = f"; did you mean {near[0]}?" if near else ""

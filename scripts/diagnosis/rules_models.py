@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bls.contract import ENGINE_CONTROL, LARGE, PREPROCESSING, ROUTER, SMALL
+from bls.contract import ENGINE_CONTROL, PREPROCESSING, ROUTER
+from bls.tiers import engine_models
 from scripts.diagnosis.finding import Finding, Weight
 from scripts.diagnosis.sample import Observation
 
 UNAVAILABLE = "UNAVAILABLE"
 # What llm_router calls; the classifier's models too where the policy has that check, which prompt_check_fails tells.
-ROUTER_CHILDREN = (PREPROCESSING, SMALL, LARGE, ENGINE_CONTROL)
+ROUTER_CHILDREN = (PREPROCESSING, *engine_models(), ENGINE_CONTROL)
 MIN_ERRORS = 5  # fewer may be one client's mistakes
 ERROR_SHARE = 0.05
 

@@ -25,8 +25,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from bls.contract import LARGE, LLAMA_7B, SMALL
+from bls.contract import LARGE, LLAMA_7B
 from bls.paths import MODEL_REPOSITORY
+from bls.tiers import engine_models, tier_of
 from engines import nvidia_smi, specs
 from engines.gpu_memory import known, wish_keys
 from engines.gpu_memory.plan import HEAD_ROOM, Case, DoesNotFit, plan
@@ -38,8 +39,8 @@ from scripts.host.printing import print_all
 from scripts.plan import check
 from scripts.plan import report as plan_report
 
-FLAGS = {SMALL: "--small", LARGE: "--large", LLAMA_7B: "--llama-7b"}
-TIER_OF = {SMALL: "small", LARGE: "large", LLAMA_7B: "large"}
+TIERS = {**{model: tier_of(model) for model in engine_models()}, LLAMA_7B: tier_of(LARGE)}
+FLAGS = {**{model: f"--{tier_of(model)}" for model in engine_models()}, LLAMA_7B: "--llama-7b"}
 ALL_KEYS = (*wish_keys.SPEC_KEYS, *wish_keys.WISH_KEYS)
 NONE = ["none"]
 Specs = Mapping[str, GpuSpec | None]  # by tier
@@ -75,12 +76,12 @@ def _checked(case: Case, repository: Path) -> plan_report.Report:
 
 def _wishes(options: argparse.Namespace, known_specs: Specs, gpus: int, repository: Path) -> list[Wish]:
     loaded = dict(known_specs)
-    given = {SMALL: options.small, LARGE: options.large, LLAMA_7B: options.llama_7b}
     found = []
-    for model, texts in given.items():
+    for model, flag in FLAGS.items():
+        texts = getattr(options, flag.removeprefix("--").replace("-", "_"))
         if texts == NONE:
             continue
-        tier = TIER_OF[model]
+        tier = TIERS[model]
         try:
             keys = wish_keys.parsed(texts, wish_keys.WISH_KEYS if model == LLAMA_7B else ALL_KEYS)
             if options.check:
@@ -88,7 +89,7 @@ def _wishes(options: argparse.Namespace, known_specs: Specs, gpus: int, reposito
             spec = loaded[tier] = wish_keys.spec_of(keys, loaded[tier])
             found.append(wish_keys.wish(model, tier, spec, known.model(spec.model), options.runtime, gpus, keys))
         except ValueError as error:
-            raise BadWish(f"{FLAGS[model]}: {error}") from None
+            raise BadWish(f"{flag}: {error}") from None
     if not found:
         raise BadWish("all models are left out: there is nothing to plan")
     return found

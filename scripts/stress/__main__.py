@@ -30,7 +30,7 @@ from scripts.stress.plan import BadPlan, Planned, load_mix, plan
 from scripts.stress.report import Objective, Sample, report, table
 
 MIX = Path(__file__).with_name("mix.jsonl")
-MOST_REQUESTS, MOST_SECONDS = 100_000, 3600.0
+MAX_REQUESTS, MAX_SECONDS = 100_000, 3600.0
 CUT_OFF = "CUT_OFF"  # the error of a request that --max-seconds ended
 
 
@@ -164,8 +164,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--url", default="localhost:8001", metavar="HOST:PORT", help="the server's gRPC port")
     parser.add_argument("--model", choices=list(TEXT_TENSORS), default=ROUTER)
-    parser.add_argument("--requests", type=_whole(MOST_REQUESTS), default=50, metavar="N", help="50")
-    parser.add_argument("--concurrency", type=_whole(MOST_REQUESTS), metavar="N", help="at a time; without it all")
+    parser.add_argument("--requests", type=_whole(MAX_REQUESTS), default=50, metavar="N", help="50")
+    parser.add_argument("--concurrency", type=_whole(MAX_REQUESTS), metavar="N", help="at a time; without it all")
     parser.add_argument("--rate", type=_positive(1e5), metavar="R", help="mean requests a second, at random times")
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="of the random times and the choice of prompts"
@@ -177,7 +177,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--bucket-wait-ms", type=_positive(60_000), default=200, metavar="MS", help="at most; 200")
     parser.add_argument("--retries", type=int, default=0, metavar="N", help="for BUSY and UNAVAILABLE; 0")
     parser.add_argument(
-        "--max-seconds", type=_positive(MOST_SECONDS), default=300, metavar="S", help="then cut off; 300"
+        "--max-seconds", type=_positive(MAX_SECONDS), default=300, metavar="S", help="then cut off; 300"
     )
     parser.add_argument("--ttft-ms", type=_positive(1e9), metavar="MS", help="objective: time to the first token")
     parser.add_argument("--gap-ms", type=_positive(1e9), metavar="MS", help="objective: mean time of a token after it")

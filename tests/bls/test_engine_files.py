@@ -5,10 +5,11 @@ import pytest
 
 from bls import manifest
 from bls.contract import LARGE, POSTPROCESSING, SMALL
-from bls.engine_files import Engines
+from bls.engine_files import EngineFiles
 from bls.errors import EngineUnavailable
 from bls.tokens import byte_table
 from bls.tokens.stream_decoder import WindowDecoder
+from tests.fakes import engine_folders
 
 
 class Caller:
@@ -39,17 +40,17 @@ def build(folder, sha256="a" * 64, joins="byte_level", **changes):
 def repository(tmp_path):
     for tier in ("small", "large"):
         build(tmp_path / "engines" / "built" / tier)
-    return tmp_path / "model_repository"
+    return engine_folders(tmp_path / "model_repository")
 
 
 def test_engines_with_the_same_tokenizer_are_tokenized_once(repository, tmp_path):
-    assert Engines(repository, Caller()).tokenized_by(LARGE) == SMALL
+    assert EngineFiles(repository, Caller()).tokenized_by(LARGE) == SMALL
     build(tmp_path / "engines" / "built" / "large", sha256="b" * 64)
-    assert Engines(repository, Caller()).tokenized_by(LARGE) == LARGE
+    assert EngineFiles(repository, Caller()).tokenized_by(LARGE) == LARGE
 
 
 def test_an_engine_that_is_rebuilt_while_it_serves_changes_nothing_until_a_restart(repository, tmp_path):
-    engines = Engines(repository, Caller())
+    engines = EngineFiles(repository, Caller())
     assert engines.manifest(SMALL).context_tokens == 128
     build(tmp_path / "engines" / "built" / "small", sha256="b" * 64, context_tokens=64)
     assert engines.manifest(SMALL).context_tokens == 128
@@ -59,7 +60,7 @@ def test_an_engine_that_is_rebuilt_while_it_serves_changes_nothing_until_a_resta
 
 def test_an_engine_that_was_never_built_is_unavailable(tmp_path):
     with pytest.raises(EngineUnavailable, match=r"tensorrt_llm_small has no readable engine.json"):
-        Engines(tmp_path / "model_repository", Caller()).manifest(SMALL)
+        EngineFiles(engine_folders(tmp_path / "model_repository"), Caller()).manifest(SMALL)
 
 
 def test_a_table_of_another_tokenizer_is_not_used(repository, tmp_path):
@@ -69,12 +70,12 @@ def test_a_table_of_another_tokenizer_is_not_used(repository, tmp_path):
     build(folder)
     (folder / "token_bytes.bin").write_bytes(table)
     with pytest.raises(EngineUnavailable, match=r"token_bytes.bin of tensorrt_llm_small is another tokenizer"):
-        Engines(repository, Caller()).decoder(SMALL)
+        EngineFiles(repository, Caller()).decoder(SMALL)
 
 
 def test_ids_become_text_from_the_table_without_a_call(repository):
     caller = Caller()
-    decoder = Engines(repository, caller).decoder(SMALL)
+    decoder = EngineFiles(repository, caller).decoder(SMALL)
     assert decoder.push([0, 1, 2]) + decoder.finish() == "ab"
     assert caller.tiers == []
 
@@ -82,7 +83,7 @@ def test_ids_become_text_from_the_table_without_a_call(repository):
 def test_a_tokenizer_without_a_table_is_decoded_by_calls_of_its_tier(repository, tmp_path):
     build(tmp_path / "engines" / "built" / "large", joins=byte_table.UNSUPPORTED)
     caller = Caller()
-    decoder = Engines(repository, caller).decoder(LARGE)
+    decoder = EngineFiles(repository, caller).decoder(LARGE)
     assert isinstance(decoder, WindowDecoder)
     assert decoder.push([104, 105]) + decoder.finish() == "hi"
     assert set(caller.tiers) == {b"large"}

@@ -34,7 +34,7 @@ def with_numbers(**numbers):
         (prompt(tokens=100, max_tokens=28, small_context=128), Decision(SMALL, "default")),
         (prompt(tokens=600, max_tokens=300, large_context=512), Decision(SMALL, "over_large_context")),
         (prompt(signals={"hard": 0.5}), Decision(LARGE, "hard")),
-        (prompt(signals={"hard": 0.49, "language_zh": 1.0}), Decision(SMALL, "default")),
+        (prompt(signals={"hard": 0.49, "script_zh": 1.0}), Decision(SMALL, "default")),
         (prompt(tokens=9000, verdict="refuse", verdict_reason="jailbreak"), Decision.refuse("jailbreak")),
         (prompt(verdict="mask", verdict_reason="pii"), Decision(SMALL, "default")),
         (prompt(wanted=LARGE, tenant="acme"), Decision(SMALL, "default")),

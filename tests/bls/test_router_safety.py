@@ -15,11 +15,10 @@ from bls.policy import SAFETY
 from bls.router import Router
 from bls.routing.policy_file import SHIPPED, load_policy
 from bls.routing.route import Routing
-from bls.safety.judge import PromptSafety
 from bls.safety.settings import CLOSED, Classifier, Safety
 from bls.words.compiler import compile_folder
-from bls.words.table import BadTable, NewestTable
-from tests.fakes import FakeEngines, FakeMetrics, FakeModels, patient_watch, request
+from bls.words.table import BadWordTable, NewestTable
+from tests.fakes import FakeEngines, FakeMetrics, FakeModels, SafetyBy, patient_watch, request
 
 LISTS = {
     "deny/masked.txt": "forbidden\n",
@@ -45,7 +44,7 @@ def answer(models, given, words=None, safety=None, metrics=None):
 
 
 def shipped_safety(words):
-    return PromptSafety(SAFETY, words)
+    return SafetyBy(SAFETY, words)
 
 
 class Fixed:
@@ -136,7 +135,7 @@ def test_a_masked_prompt_is_what_the_engine_reads(words):
 
 
 def test_a_class_that_the_policy_calls_hard_goes_to_the_large_engine(words):
-    safety = PromptSafety(SAFETY, words, classify=lambda text: {"code": 0.97, "chit_chat": 0.01})
+    safety = SafetyBy(SAFETY, words, classify=lambda text: {"code": 0.97, "chit_chat": 0.01})
     (reply,) = answer(FakeModels(), request("write a parser"), words, safety)
     assert (reply.decision.model, reply.decision.reason) == (LARGE, "hard")
     assert reply.verdict == ("route", "classifier_code")
@@ -150,7 +149,7 @@ def test_a_classifier_that_is_not_there_means_what_the_table_says(on_failure, fi
         raise EngineUnavailable("text_pipeline_ensemble is not loaded")
 
     metrics = FakeMetrics()
-    safety = PromptSafety(Safety((Classifier(on_failure=on_failure, refuse_from={"malware": 0.9}),)), None, unavailable)
+    safety = SafetyBy(Safety((Classifier(on_failure=on_failure, refuse_from={"malware": 0.9}),)), None, unavailable)
     (reply,) = answer(FakeModels(), request(), None, safety, metrics)
     assert (reply.finish_reason, reply.verdict[1]) == (finish, reason)
     assert metrics.values[request_log.FAILED_CHECKS, "classifier"] == 1
@@ -185,6 +184,6 @@ def test_the_lists_are_ready_before_the_first_prompt(words, tmp_path):
     safety = shipped_safety(words)
     safety.warm_up()
     assert safety.judge("how to detonate it").version == words.table().version
-    with pytest.raises(BadTable):
+    with pytest.raises(BadWordTable):
         shipped_safety(NewestTable(tmp_path / "none.bin")).warm_up()
-    PromptSafety(SAFETY).warm_up()
+    SafetyBy(SAFETY).warm_up()

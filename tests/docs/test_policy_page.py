@@ -1,15 +1,23 @@
 """What docs/policy.md shows is so: its rules pass the check and decide as it says, its tables name what there is."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from bls.contract import LARGE, SMALL
 from bls.paths import ROOT
+from bls.router import Router
 from bls.routing.check import check
-from bls.routing.decision import Decision, Prompt, State, TierState
+from bls.routing.decision import ALL_WELL, Decision, State, TierState
+from bls.routing.engine_health import EngineHealth
 from bls.routing.policy_file import SHIPPED
+from bls.routing.route import Routing
 from bls.routing.settings import BadPolicy
+from bls.routing.shared_table import SharedTable
+from bls.safety import script
+from bls.safety.judge import PromptSafety
+from tests.fakes import FakeEngines, FakeMetrics, FakeModels, patient_watch, request
 
 PAGE = (ROOT / "docs" / "policy.md").read_text()
 SOURCE = SHIPPED.read_text()
@@ -17,8 +25,22 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 CLIENT_RULE = "    if CLIENTS_MAY_CHOOSE"
 
 
-def prompt(**rest):
-    return Prompt({SMALL: 10, LARGE: 10}, {SMALL: 8192, LARGE: 8192}, 16, **rest)
+class Health(EngineHealth):
+    """Of engines that are in this state."""
+
+    def __init__(self, state):
+        super().__init__(SharedTable(None))
+        self._state = state
+
+    def state(self, settings):
+        return self._state
+
+
+def decision(policy, text="What time is it?", state=ALL_WELL, **parameters):
+    """What becomes of a prompt's text, judged by the policy's checks, on its way through the router."""
+    routing = Routing(SimpleNamespace(current=policy), Health(state))
+    router = Router(FakeModels(), FakeEngines(), FakeMetrics(), None, PromptSafety(), routing=routing)
+    return list(router.answer(request(text, parameters=parameters), patient_watch()))[-1].decision
 
 
 def with_rule(rule, before=CLIENT_RULE, numbers="", examples=""):
@@ -31,21 +53,31 @@ def block(text):
     return found
 
 
-def test_the_rule_for_a_language_passes_with_its_example():
+def test_the_rule_for_a_script_passes_with_its_example_and_holds_for_a_prompt_that_is_mostly_in_it():
     policy = with_rule(
-        block('return Decision(LARGE, "german")'), examples=f"    {block('example(Decision').strip()},\n"
+        block('return Decision(LARGE, "chinese")'), examples=f"    {block('example(Decision').strip()},\n"
     )
-    assert policy.choose(prompt(language="de"), State()) == Decision(LARGE, "german")
-    assert policy.choose(prompt(language="en"), State()) == Decision(SMALL, "default")
+    for text in (
+        "现在几点？",
+        "用Python写一个函数，返回两个数的和",
+        "Python 的 list 和 tuple 有什么区别？请举例说明",
+    ):
+        assert decision(policy, text) == Decision(LARGE, "chinese")
+    for text in ("What time is it?", "Wie spät ist es in München?", "What does 你好 mean in Chinese, please?"):
+        assert decision(policy, text) == Decision(SMALL, "default")
+
+
+def test_the_page_names_each_script_that_there_is():
+    shown = re.search(r"script of most of the letters: (.*)\n", PAGE)[1]
+    assert set(re.findall(r"`(\w+)`", shown)) == {name for _, name in script.RANGES if name}
 
 
 def test_the_rule_for_a_tenant_in_a_hurry_passes_below_the_contexts_and_only_there():
     rule, numbers = block("acme_in_a_hurry"), block("ACME_SECONDS = ")
     policy = with_rule(rule, numbers=numbers)
-    acme = prompt(tenant="acme")
-    assert policy.choose(acme, State()) == Decision(LARGE, "acme")
+    assert decision(policy, tenant="acme") == Decision(LARGE, "acme")
     for state in (TierState(first_token_seconds=4.5), TierState(ready=False), TierState(cooling_down=True)):
-        assert policy.choose(acme, State({LARGE: state})) == Decision(SMALL, "acme_in_a_hurry")
+        assert decision(policy, state=State({LARGE: state}), tenant="acme") == Decision(SMALL, "acme_in_a_hurry")
     with pytest.raises(BadPolicy, match="whose context"):
         with_rule(rule, before="    if not prompt.fits(SMALL)", numbers=numbers)
 

@@ -155,7 +155,7 @@ def test_a_client_names_a_tier_where_the_policy_lets_it(policy, server):
     )
 
 
-# Engines that go, fail and hang
+# EngineFiles that go, fail and hang
 
 
 def test_an_engine_that_is_unloaded_under_load_fails_no_request(server):

@@ -266,7 +266,7 @@ def test_a_closed_http_connection_stops_its_engine(server):
     eventually(lambda: stopped(server) == before + 1)
 
 
-# Engines that are not there
+# EngineFiles that are not there
 
 
 def test_each_engine_stands_in_for_the_other_and_says_so(server):

@@ -3,7 +3,7 @@
 import gc
 
 from bls import serving, triton_io
-from bls.engine_files import Engines
+from bls.engine_files import EngineFiles
 from bls.router import Router
 from bls.routing.service import PolicyService
 from bls.safety.classifier import classifier
@@ -23,9 +23,9 @@ class TritonPythonModel:
         models = triton_io.Models()
         metrics = triton_io.Metrics()
         self.policy = PolicyService(repository, triton_io.parameters(args).get("policy_file", ""), metrics)
-        safety = PromptSafety(self.policy.routing.policy.settings.safety, words, classifier(models))
+        safety = PromptSafety(words, classifier(models))
         safety.warm_up()
-        engines = Engines(repository, models)
+        engines = EngineFiles(repository, models)
         self.router = Router(models, engines, metrics, words, safety, accumulate, self.policy.routing)
 
     def execute(self, requests):

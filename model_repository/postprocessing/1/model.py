@@ -5,7 +5,7 @@ from __future__ import annotations
 from bls import triton_io
 from bls.contract import POSTPROCESSING_CONTRACT
 from bls.tokens.postprocessing import Postprocessor
-from bls.tokens.tiers import load_tiers
+from bls.tokens.tier_tokenizers import load_tiers
 
 
 class TritonPythonModel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bls import triton_io
 from bls.contract import PREPROCESSING_CONTRACT
 from bls.tokens import preprocessing
-from bls.tokens.tiers import load_tiers
+from bls.tokens.tier_tokenizers import load_tiers
 
 
 class TritonPythonModel:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bls.contract import LARGE, SMALL
 from bls.paths import ROOT
 from bls.routing import shared_table
-from bls.routing.engine_health import Fleet
+from bls.routing.engine_health import EngineHealth
 from bls.routing.policy_file import SHIPPED, load_policy
 from bls.routing.shared_table import SharedTable
 from tests.engine_health_process import Process
@@ -179,11 +179,11 @@ def test_what_is_not_loaded_is_known_for_a_second_and_opens_no_breaker(path):
 
 def test_a_state_that_nobody_refreshes_is_refreshed_by_who_asks(path):
     now = [0.0]
-    fleet = Fleet(SharedTable(path), lambda: now[0])
-    assert fleet.state(SETTINGS)[SMALL].error_rate == 0.0
-    fleet.begin(SMALL, SETTINGS).failed()
+    health = EngineHealth(SharedTable(path), lambda: now[0])
+    assert health.state(SETTINGS)[SMALL].error_rate == 0.0
+    health.begin(SMALL, SETTINGS).failed()
     now[0] = 2.5
-    assert fleet.state(SETTINGS)[SMALL].error_rate == 1.0
+    assert health.state(SETTINGS)[SMALL].error_rate == 1.0
 
 
 # The breaker
@@ -262,7 +262,7 @@ def test_an_attempt_that_must_be_is_made_over_an_open_breaker(path):
     for _ in range(SETTINGS.breaker_failures):
         process.try_once(SMALL, "failed")
     assert process.begin(SMALL) is None
-    attempt = process.fleet.begin(SMALL, SETTINGS, in_any_case=True)
+    attempt = process.health.begin(SMALL, SETTINGS, in_any_case=True)
     attempt.worked()
     attempt.close()
     assert process.begin(SMALL) is None
@@ -278,7 +278,7 @@ def test_an_attempt_that_must_be_is_made_over_an_open_breaker(path):
     )
 )
 def test_whatever_happens_at_most_one_probes_and_counts_return_to_nothing(tmp_path_factory, steps):
-    path = tmp_path_factory.mktemp("fleet") / "table"
+    path = tmp_path_factory.mktemp("health") / "table"
     processes = [Process(path) for _ in range(4)]
     now = 1000.0
     for who, what in steps:

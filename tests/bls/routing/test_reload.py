@@ -12,13 +12,14 @@ import pytest
 from bls.paths import ROOT
 from bls.routing.check import check, check_apart
 from bls.routing.decision import ALL_WELL
-from bls.routing.engine_health import Fleet
+from bls.routing.engine_health import EngineHealth
 from bls.routing.policy_file import SHIPPED, version_of
-from bls.routing.policy_thread import PolicyKeeper
+from bls.routing.policy_thread import PolicyThread
 from bls.routing.reload import LOOK_SECONDS, SOON_SECONDS, Policies
 from bls.routing.settings import BadPolicy
 from bls.routing.shadow_policy import ShadowPolicy
 from bls.routing.shared_table import SharedTable
+from bls.routing.verdicts import Verdicts
 
 SOURCE = SHIPPED.read_text()
 BAD = SOURCE.replace("RETRIES = 1", "RETRIES = -1")
@@ -47,7 +48,7 @@ class Folder:
 
     def policies(self, table="table", check=None):
         shared = SharedTable(self.file.parent / table)
-        return Policies(self.file, shared, self.logs, self.outcomes.append, check or self.check)
+        return Policies(self.file, Verdicts(shared, check or self.check), self.logs, self.outcomes.append)
 
 
 @pytest.fixture
@@ -199,23 +200,23 @@ def test_a_process_that_is_killed_over_a_check_leaves_it_to_the_next(folder):
 
 def test_verdicts_that_a_killed_process_left_half_written_are_found_again(folder):
     policies = folder.policies()
-    policies._table.write_text(lambda before: before[: len(before) // 2])
+    SharedTable(folder.file.parent / "table").write_text(lambda before: before[: len(before) // 2])
     folder.save(numbered(2))
     policies.look()
     assert number(policies) == 2
 
 
-def test_the_keeper_takes_a_file_while_requests_are_decided(folder):
+def test_the_policy_thread_takes_a_file_while_requests_are_decided(folder):
     policies = folder.policies(check=check_apart)
-    fleet = Fleet(policies._table)
-    keeper = PolicyKeeper(policies, fleet, ShadowPolicy(SHIPPED.parent))
+    health = EngineHealth(SharedTable(folder.file.parent / "table"))
+    policy_thread = PolicyThread(policies, health, ShadowPolicy(SHIPPED.parent, Verdicts(SharedTable(None))))
     prompt = policies.current.settings.examples[0].prompt
     try:
         folder.save(numbered(7))
         while number(policies) != 7:
-            assert policies.current.decide(prompt, fleet.state(policies.current.settings)).reason == "default"
+            assert policies.current.decide(prompt, health.state(policies.current.settings)).reason == "default"
     finally:
-        keeper.close()
+        policy_thread.close()
 
 
 def test_many_edits_good_and_bad_never_leave_it_without_a_good_one(folder):

@@ -12,7 +12,7 @@ from bls.errors import BadRequest, Busy, EngineFailed, EngineUnavailable, NotLoa
 from bls.router import Router
 from bls.routing import decision_log
 from bls.routing.decision import Prompt
-from bls.routing.engine_health import Fleet
+from bls.routing.engine_health import EngineHealth
 from bls.routing.policy_file import SHIPPED, load_policy
 from bls.routing.route import Routing
 from bls.routing.shared_table import SharedTable
@@ -38,13 +38,14 @@ class Server:
         self.models = FakeModels(engines)
         self.metrics = FakeMetrics()
         self.policies = Changed(**lines)
-        self.fleet = Fleet(SharedTable(None))
-        routing = Routing(self.policies, self.fleet, log=log, shadow=shadow)
+        self.health = EngineHealth(SharedTable(None))
+        routing = Routing(self.policies, self.health, log=log, shadow=shadow)
         self.router = Router(self.models, FakeEngines(), self.metrics, routing=routing)
 
     def answer(self, *args, watch=None, **values):
         given = request(*args, **{"stream": True, **values})
-        return list(self.router.answer(given, watch or patient_watch()))[-1]
+        self.last = self.router.answer(given, watch or patient_watch())
+        return list(self.last)[-1]
 
     def route(self, *args, **values):
         reply = self.answer(*args, **values)
@@ -54,8 +55,8 @@ class Server:
         return [model for model, _, _ in self.models.engine_calls()]
 
     def state(self):
-        self.fleet.refresh(self.policies.current.settings)
-        return self.fleet.state(self.policies.current.settings)
+        self.health.refresh(self.policies.current.settings)
+        return self.health.state(self.policies.current.settings)
 
 
 # Rules meet requests
@@ -103,7 +104,7 @@ def test_a_tiers_own_context_shortens_the_engines():
     assert server.route("x" * 5, max_tokens=16) == (LARGE, "over_small_context")
 
 
-# Engines that do not answer
+# EngineFiles that do not answer
 
 
 def test_a_request_in_flight_keeps_its_policy():
@@ -124,7 +125,7 @@ def test_full_queues_are_tried_again_after_a_pause_that_differs():
     with pytest.raises(Busy):
         server.answer()
     assert server.asked() == [SMALL, LARGE] * 3
-    route = Routing(server.policies, server.fleet).route(
+    route = Routing(server.policies, server.health).route(
         server.policies.current, Prompt({SMALL: 5, LARGE: 5}, {SMALL: 99, LARGE: 99}, 16)
     )
     pauses = {route.pause_seconds() for _ in range(20)}
@@ -327,19 +328,18 @@ def test_the_log_line_names_the_policys_version_and_line(caplog):
 def test_a_shadow_runs_after_the_answer_and_is_compared(large, outcome, agreeing):
     server = Server({SMALL: ["Pa", "ris"], LARGE: large}, SHADOW_SHARE="1.0")
     assert server.answer().text == "" and server.asked() == [SMALL]
-    assert server.router.has_shadow
-    server.router.run_shadow(patient_watch())
+    assert server.last.shadow
+    server.router.run_shadow(server.last.shadow, patient_watch())
     assert server.asked() == [SMALL, LARGE]
     assert server.metrics.values[shadow.SHADOWS, outcome, LARGE] == 1
     assert server.metrics.values[shadow.SHADOW_TOKENS, LARGE, "yes"] == agreeing
-    assert not server.router.has_shadow
 
 
 def test_a_shadow_is_left_out_where_half_of_the_processes_are_busy():
     server = Server(SHADOW_SHARE="1.0")
     server.answer()
-    server.fleet.begin(SMALL, server.policies.current.settings)
-    server.router.run_shadow(patient_watch())
+    server.health.begin(SMALL, server.policies.current.settings)
+    server.router.run_shadow(server.last.shadow, patient_watch())
     assert server.asked() == [SMALL]
     assert server.metrics.values[shadow.SHADOWS, "left_out", LARGE] == 1
 
@@ -347,7 +347,7 @@ def test_a_shadow_is_left_out_where_half_of_the_processes_are_busy():
 def test_a_shadow_that_takes_too_long_is_ended():
     server = Server({SMALL: ["a"], LARGE: ["b", "c"]}, SHADOW_SHARE="1.0")
     server.answer()
-    server.router.run_shadow(Watch(lambda: False, 0.0, lambda outcome: None))
+    server.router.run_shadow(server.last.shadow, Watch(lambda: False, 0.0, lambda outcome: None))
     assert server.metrics.values[shadow.SHADOWS, "late", LARGE] == 1
 
 
@@ -355,7 +355,7 @@ def test_a_shadow_that_takes_too_long_is_ended():
 def test_what_was_cut_short_or_went_to_the_shadows_model_has_none(given):
     server = Server(SHADOW_SHARE="1.0")
     server.answer(**given)
-    assert not server.router.has_shadow
+    assert server.last.shadow is None
 
 
 def test_another_policy_decides_each_request_unseen_and_is_counted():

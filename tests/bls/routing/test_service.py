@@ -10,7 +10,7 @@ from bls.routing import service as policy_service
 from bls.routing.decision import Prompt
 from bls.routing.policy_file import SHIPPED, version_of
 from bls.routing.service import BREAKERS_OPENED, POLICY_IN_FORCE, POLICY_RELOADS, PREFIX_VARIABLE, PolicyService
-from tests.fakes import FakeMetrics
+from tests.fakes import FakeMetrics, engine_folders
 
 # The service sets the timer signal that pytest's own limit would use.
 pytestmark = pytest.mark.timeout(60, method="thread")
@@ -39,7 +39,7 @@ def test_else_the_processes_of_one_parent_share_it(shared_memory, monkeypatch):
 def test_it_decides_by_the_file_that_is_named_and_counts_what_happens(shared_memory, tmp_path):
     (tmp_path / "mine.py").write_text(SHIPPED.read_text().replace("RETRIES = 1", "RETRIES = 3"))
     metrics = FakeMetrics()
-    service = PolicyService(tmp_path / "model_repository", "mine.py", metrics)
+    service = PolicyService(engine_folders(tmp_path / "model_repository"), "mine.py", metrics)
     try:
         policy = service.routing.policy
         assert policy.settings.retries == 3
@@ -59,12 +59,12 @@ def test_it_decides_by_the_file_that_is_named_and_counts_what_happens(shared_mem
 def test_without_a_good_policy_it_is_not_made_and_says_why(shared_memory, tmp_path):
     (tmp_path / "mine.py").write_text("nonsense(")
     with pytest.raises(RuntimeError, match=r"mine\.py:1: SyntaxError"):
-        PolicyService(tmp_path / "model_repository", "mine.py", FakeMetrics())
+        PolicyService(engine_folders(tmp_path / "model_repository"), "mine.py", FakeMetrics())
 
 
 def test_an_alert_can_see_the_first_refusal_and_the_first_breaker(shared_memory, tmp_path):
     metrics = FakeMetrics()
-    PolicyService(tmp_path / "model_repository", str(SHIPPED), metrics).close()
+    PolicyService(engine_folders(tmp_path / "model_repository"), str(SHIPPED), metrics).close()
     assert (POLICY_RELOADS, "refused") in metrics.values
     assert {(BREAKERS_OPENED, SMALL), (BREAKERS_OPENED, LARGE)} <= metrics.values.keys()
 
@@ -73,7 +73,7 @@ def test_the_version_that_decides_is_shown_and_earlier_ones_no_longer(shared_mem
     file = tmp_path / "mine.py"
     file.write_text(SHIPPED.read_text())
     metrics = FakeMetrics()
-    service = PolicyService(tmp_path / "model_repository", "mine.py", metrics)
+    service = PolicyService(engine_folders(tmp_path / "model_repository"), "mine.py", metrics)
     try:
         first = service.routing.policy.version
         file.write_text(SHIPPED.read_text().replace("RETRIES = 1", "RETRIES = 3"))

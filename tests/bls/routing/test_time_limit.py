@@ -7,7 +7,7 @@ import pytest
 from bls.contract import LARGE, SMALL
 from bls.routing.decision import ALL_WELL, Prompt
 from bls.routing.policy_file import SHIPPED, load_policy
-from bls.routing.time_limit import Guard
+from bls.routing.time_limit import TimeLimit
 
 pytestmark = pytest.mark.timeout(60, method="thread")
 
@@ -37,14 +37,14 @@ def policy_that(*lines):
     ],
 )
 def test_a_decision_that_stalls_is_ended_and_the_default_taken(lines, caplog):
-    decision = policy_that(*lines).decide(PROMPT, ALL_WELL, Guard(0.1))
+    decision = policy_that(*lines).decide(PROMPT, ALL_WELL, TimeLimit(0.1))
     assert (decision.model, decision.reason) == (SMALL, "policy_error")
     assert decision.line > 1
     assert "PolicyStalled: choose did not come back within 0.1 seconds" in caplog.text
 
 
 def test_the_limit_is_off_after_each_decision():
-    guard = Guard(0.05)
+    guard = TimeLimit(0.05)
     policy = load_policy(SHIPPED)
     for _ in range(3):
         assert policy.decide(PROMPT, ALL_WELL, guard).reason == "default"
@@ -56,12 +56,14 @@ def test_what_choose_raises_comes_through():
         raise KeyError("tenant")
 
     with pytest.raises(KeyError, match="tenant"):
-        Guard()(choose, PROMPT, ALL_WELL)
+        TimeLimit()(choose, PROMPT, ALL_WELL)
 
 
 def test_outside_the_main_thread_there_is_no_limit_and_the_log_says_so(caplog):
     decisions = []
-    thread = threading.Thread(target=lambda: decisions.append(load_policy(SHIPPED).decide(PROMPT, ALL_WELL, Guard())))
+    thread = threading.Thread(
+        target=lambda: decisions.append(load_policy(SHIPPED).decide(PROMPT, ALL_WELL, TimeLimit()))
+    )
     thread.start()
     thread.join()
     assert decisions[0].reason == "default"

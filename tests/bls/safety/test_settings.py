@@ -10,12 +10,12 @@ from bls.safety.settings import (
     Check,
     Classifier,
     Hidden,
-    Language,
     Limits,
     Patterns,
     PersonalData,
     Repetition,
     Safety,
+    Script,
     Words,
 )
 from engines.classifier.labels import HARD, LABELS
@@ -81,4 +81,4 @@ def test_replies_are_found_by_the_first_name_that_has_one():
 
 
 def test_a_check_is_known_by_its_name():
-    assert (Language().name, PersonalData().name) == ("language", "personal_data")
+    assert (Script().name, PersonalData().name) == ("script", "personal_data")

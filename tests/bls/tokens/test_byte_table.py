@@ -11,7 +11,7 @@ from tokenizers import Tokenizer as Core
 from tokenizers import decoders, models
 
 from bls.tokens import byte_table, byte_table_build
-from bls.tokens.byte_table import BYTE, SPECIAL, TEXT, BadTable, TokenBytes
+from bls.tokens.byte_table import BYTE, SPECIAL, TEXT, BadByteTable, TokenBytes
 from bls.tokens.huggingface import FastTokenizer
 from bls.tokens.stream_decoder import WindowDecoder
 from bls.tokens.tokenizer import Settings
@@ -118,7 +118,7 @@ def test_a_decoder_that_no_table_can_stand_for_is_said_to_be_unsupported(decoder
     table = TokenBytes(byte_table_build.build(FastTokenizer(core, Settings()), "digest"))
     assert not table.is_supported
     assert table.header.reason
-    with pytest.raises(BadTable, match="no table for this tokenizer"):
+    with pytest.raises(BadByteTable, match="no table for this tokenizer"):
         table.decoder()
 
 
@@ -166,7 +166,7 @@ def test_a_table_is_built_once_and_again_for_another_tokenizer(tmp_path):
     assert byte_table_build.ensure(manifest, source).is_supported
     assert manifest.token_bytes_path.stat().st_mtime_ns == written
     other = small_tokenizers.write_manifest(tmp_path, "huggingface", "other.json")
-    with pytest.raises(BadTable, match="another tokenizer"):
+    with pytest.raises(BadByteTable, match="another tokenizer"):
         byte_table.open_table(manifest.token_bytes_path, other.tokenizer.sha256)
     assert byte_table_build.ensure(other, source).header.sha256 == other.tokenizer.sha256
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
@@ -178,13 +178,13 @@ def test_a_damaged_table_is_refused_and_built_anew(tmp_path, damage):
     manifest = small_tokenizers.write_manifest(tmp_path, "huggingface", "tokenizer.json")
     byte_table_build.ensure(manifest, source)
     manifest.token_bytes_path.write_bytes(damage(manifest.token_bytes_path.read_bytes()))
-    with pytest.raises(BadTable, match="not a readable token table"):
+    with pytest.raises(BadByteTable, match="not a readable token table"):
         byte_table.open_table(manifest.token_bytes_path)
     assert byte_table_build.ensure(manifest, source).is_supported
 
 
 def test_a_missing_table_says_who_builds_it(tmp_path):
-    with pytest.raises(BadTable, match=r"token_bytes\.bin is missing.*preprocessing"):
+    with pytest.raises(BadByteTable, match=r"token_bytes\.bin is missing.*preprocessing"):
         byte_table.open_table(tmp_path / "token_bytes.bin")
 
 

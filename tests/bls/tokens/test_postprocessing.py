@@ -3,7 +3,7 @@ import pytest
 
 from bls.errors import BadRequest
 from bls.tokens.postprocessing import Postprocessor
-from bls.tokens.tiers import Tier
+from bls.tokens.tier_tokenizers import TierTokenizer
 from tests import small_tokenizers
 
 LARGE = small_tokenizers.byte_level()
@@ -14,7 +14,7 @@ OUTPUT = frozenset({"OUTPUT"})
 @pytest.fixture
 def tiers(tmp_path):
     manifest = small_tokenizers.write_manifest(tmp_path, "huggingface", "tokenizer.json")
-    return {"small": Tier(manifest, SMALL), "large": Tier(manifest, LARGE)}
+    return {"small": TierTokenizer(manifest, SMALL), "large": TierTokenizer(manifest, LARGE)}
 
 
 def tensors(rows, lengths=None, **given):

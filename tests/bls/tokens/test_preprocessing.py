@@ -9,9 +9,10 @@ from bls.manifest import BadManifest
 from bls.tokens import byte_table
 from bls.tokens.huggingface import FastTokenizer
 from bls.tokens.preprocessing import Preprocessor, ensure_tables, lengths, padded, word_lists
-from bls.tokens.tiers import Tier, load_tiers
+from bls.tokens.tier_tokenizers import TierTokenizer, load_tiers
 from bls.tokens.tokenizer import Settings
 from tests import small_tokenizers
+from tests.fakes import engine_folders
 
 TEMPLATE = "{% for m in messages %}<|begin|>{{ m.role }}: {{ m.content }}<|end|>{% endfor %}"
 LARGE = FastTokenizer(small_tokenizers.byte_level().core, Settings("<|begin|>", "<|end|>", True, TEMPLATE))
@@ -24,7 +25,7 @@ def tiers(tmp_path):
     write = small_tokenizers.write_manifest
     small = write(tmp_path / "small", "sentencepiece", "tokenizer.model", end_ids=(2,), vocab_size=800)
     large = write(tmp_path / "large", "huggingface", "tokenizer.json", end_ids=(0, 7, 9), vocab_size=700)
-    return {"small": Tier(small, SMALL), "large": Tier(large, LARGE)}
+    return {"small": TierTokenizer(small, SMALL), "large": TierTokenizer(large, LARGE)}
 
 
 @pytest.fixture
@@ -177,7 +178,7 @@ def test_without_a_decoder_prompt_there_is_one_pad_id(preprocessor):
 
 def test_the_extra_id_of_a_prompt_table_stands_where_ids_are_beyond_the_vocabulary(tiers):
     manifest = small_tokenizers.write_manifest(tiers["large"].manifest.folder, "huggingface", "x", (0,), vocab_size=300)
-    preprocessor = Preprocessor({"large": Tier(manifest, LARGE)})
+    preprocessor = Preprocessor({"large": TierTokenizer(manifest, LARGE)})
     given = {"QUERY": strings("The quick"), "PROMPT_TABLE_EXTRA_ID": np.array([[9]], np.uint64)}
     extra = answer(preprocessor, "OUT_PROMPT_TABLE_EXTRA_IDS", **given)
     assert extra.tolist() == [[9 if token >= 300 else 0 for token in LARGE.encode("The quick", True)]]
@@ -215,7 +216,7 @@ def test_a_tokenizer_that_both_tiers_share_is_loaded_once(tmp_path):
         folder = tmp_path / "engines" / "built" / tier
         small_tokenizers.write_manifest(folder, "sentencepiece", "tokenizer.model")
         (folder / "tokenizer.model").write_bytes(small_tokenizers.sentencepiece_model())
-    tiers = load_tiers(tmp_path / "model_repository")
+    tiers = load_tiers(engine_folders(tmp_path / "model_repository"))
     assert tiers["small"].tokenizer is not tiers["large"].tokenizer  # Their digests differ in these manifests.
     text = (tmp_path / "engines/built/large/engine.json").read_text()
     (tmp_path / "engines/built/small/engine.json").write_text(text)
@@ -225,7 +226,7 @@ def test_a_tokenizer_that_both_tiers_share_is_loaded_once(tmp_path):
 
 def test_an_engine_that_is_not_built_is_named_with_what_to_run(tmp_path):
     with pytest.raises(BadManifest, match=r"engine\.json is missing: run `python -m scripts\.build_engines small`"):
-        load_tiers(tmp_path / "model_repository")
+        load_tiers(engine_folders(tmp_path / "model_repository"))
 
 
 def test_loading_builds_the_byte_table_of_each_tier(tiers):

@@ -10,7 +10,7 @@ from bls.words.compiler import compile_folder
 from bls.words.lists import Category, ListError
 from bls.words.normalise import Folding
 from bls.words.stream_filter import filter_text
-from bls.words.table import MAGIC, BadTable, NewestTable, WordTable
+from bls.words.table import MAGIC, BadWordTable, NewestTable, WordTable
 from scripts import words as words_script
 
 CLEAN = ROOT / "scripts" / "bench" / "data" / "clean_sentences.txt"
@@ -160,7 +160,7 @@ def test_a_broken_compiled_file_is_refused_and_the_last_good_one_stays(folder, c
         target.unlink()
     else:
         put(target, content)
-        with pytest.raises(BadTable):
+        with pytest.raises(BadWordTable):
             WordTable(target)
     clock[0] += 1.1
     with caplog.at_level(logging.WARNING):
@@ -172,12 +172,12 @@ def test_a_file_cut_short_is_refused(folder):
     target = folder / "compiled.bin"
     compile_folder(folder, target)
     put(target, target.read_bytes()[:-4])
-    with pytest.raises(BadTable, match="cut short"):
+    with pytest.raises(BadWordTable, match="cut short"):
         WordTable(target)
 
 
 def test_without_any_compiled_file_there_is_no_table(tmp_path):
-    with pytest.raises(BadTable):
+    with pytest.raises(BadWordTable):
         NewestTable(tmp_path / "none").table()
 
 

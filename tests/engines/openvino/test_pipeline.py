@@ -85,7 +85,7 @@ def scheduler(monkeypatch):
     monkeypatch.setattr(openvino_genai, "ContinuousBatchingPipeline", Library)
     monkeypatch.setattr(module, "GrammarCheck", Check)
     monkeypatch.setattr(module, "RENEW_GRAMMAR_BYTES", 2)
-    monkeypatch.setattr(module, "MOST_GRAMMAR_BYTES", 3)
+    monkeypatch.setattr(module, "MAX_GRAMMAR_BYTES", 3)
     monkeypatch.setattr(Library, "made", 0)
     return Scheduler(OpenVinoPipeline(MANIFEST, EngineParameters(in_flight=True)), 4)
 

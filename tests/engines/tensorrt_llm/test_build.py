@@ -10,7 +10,7 @@ import pytest
 from bls import manifest
 from bls.tokens import byte_table
 from bls.tokens.preprocessing import Preprocessor
-from bls.tokens.tiers import load_tiers
+from bls.tokens.tier_tokenizers import load_tiers
 from engines.builders import build as cpu_build
 from engines.llmapi.library import model_of
 from engines.llmapi.settings import LlmApiParameters
@@ -19,6 +19,7 @@ from engines.specs import Spec
 from engines.tensorrt_llm.flags import CONVERT, QUANTIZE
 from engines.worker.parameters import EngineParameters
 from tests import huggingface_models
+from tests.fakes import engine_folders
 from tests.repository.test_model_repository import REPOSITORY, read
 from tests.scripts import test_build_engines
 from tests.trtllm_world import World
@@ -87,7 +88,7 @@ def test_the_manifest_says_what_the_engine_can_do(world):
 
 def test_the_tokenizer_models_serve_what_was_built(world):
     assert world.build(tiers=("small", "large")) == 0
-    loaded = load_tiers(world.folder / "model_repository")
+    loaded = load_tiers(engine_folders(world.folder / "model_repository"))
     messages = np.array([[b'[{"role": "user", "content": "The quick"}]']], np.object_)
     answer = Preprocessor(loaded).answer({"MESSAGES": messages}, frozenset({"INPUT_ID", "OUT_END_ID"}))
     tokenizer = loaded["large"].tokenizer

@@ -164,7 +164,7 @@ def test_a_client_that_left_is_told_so_once_and_its_cache_is_free(bench):
 
 
 def test_a_full_queue_refuses_the_next_request(bench):
-    one = bench(prepare=held, most_waiting=2)
+    one = bench(prepare=held, max_waiting=2)
     senders = [one.submit(request()) for _ in range(6)]
     with pytest.raises(Busy, match="2 requests are waiting"):
         one.submit(request())

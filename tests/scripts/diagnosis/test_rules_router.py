@@ -84,7 +84,7 @@ def test_rules_and_checks_that_can_not_decide_are_told():
         {
             request_log.POLICY_ERRORS: (1, 2),
             f'{request_log.FAILED_CHECKS}{{check="classifier"}}': (0, 5),
-            f'{request_log.FAILED_CHECKS}{{check="language"}}': (0, 1),
+            f'{request_log.FAILED_CHECKS}{{check="script"}}': (0, 1),
             f'{request_log.VERDICTS}{{action="allow"}}': (0, 100),
         }
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from bls import manifest as manifests
 from bls.errors import BadRequest
-from bls.manifest import TIERS, Manifest
+from bls.manifest import Manifest
+from bls.tiers import tiers
 from bls.tokens import tokenizer_files
 from bls.tokens.tokenizer import Tokenizer
 
@@ -16,24 +17,24 @@ DEFAULT_TIER = "large"
 
 
 @dataclass(frozen=True)
-class Tier:
+class TierTokenizer:
     """One engine, as far as ids and text go."""
 
     manifest: Manifest
     tokenizer: Tokenizer
 
 
-def load_tiers(model_repository: Path) -> dict[str, Tier]:
+def load_tiers(model_repository: Path) -> dict[str, TierTokenizer]:
     """Each tier's tokenizer, loaded once where they are the same. Raises BadManifest, BadTokenizer."""
-    found = {tier: manifests.load(manifests.built_folder(model_repository, tier)) for tier in TIERS}
+    found = {tier: manifests.load(manifests.built_folder(model_repository, tier)) for tier in tiers(model_repository)}
     loaded: dict[str, Tokenizer] = {}
     for manifest in found.values():
         if manifest.tokenizer.sha256 not in loaded:
             loaded[manifest.tokenizer.sha256] = tokenizer_files.load(manifest)
-    return {tier: Tier(manifest, loaded[manifest.tokenizer.sha256]) for tier, manifest in found.items()}
+    return {tier: TierTokenizer(manifest, loaded[manifest.tokenizer.sha256]) for tier, manifest in found.items()}
 
 
-def tier_named(tiers: Mapping[str, Tier], name: str) -> Tier:
+def tier_named(tiers: Mapping[str, TierTokenizer], name: str) -> TierTokenizer:
     """Raises BadRequest that names those there are."""
     if name not in tiers:
         raise BadRequest(f"TIER is {name[:40]!r}; it must be one of {', '.join(tiers)}")

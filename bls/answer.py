@@ -1,0 +1,208 @@
+"""One answer, from the request to its last piece: judge it, count its tokens, decide, stream the engine's ids as text.
+
+Plain generators that know nothing of Triton: `Models` is the door to the other models, `Watch` to client and clock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from bls import request_log, shadow
+from bls.answer_text import AnswerText
+from bls.arrays import Tensors
+from bls.encoding import encoded_for_each
+from bls.engine_files import EngineFiles
+from bls.engine_stream import EngineStream
+from bls.errors import BadRequest, EngineFailed, EngineUnavailable, RouterError
+from bls.ports import Metrics, Models
+from bls.prompt_facts import prompt_of
+from bls.reply import LOG_PROBS, Reply, accumulated, joined
+from bls.request import Request, with_client_names
+from bls.request_log import RequestRecord
+from bls.routing.decision import NO_MODEL, Decision
+from bls.routing.policy_file import Policy
+from bls.routing.route import Route, Routing
+from bls.safety.judge import PromptSafety, Verdict
+from bls.safety.settings import MASK, REFUSE
+from bls.tokens.stop_words import WordStop
+from bls.watcher import Watch
+from bls.words.stream_filter import WordFilter
+from bls.words.table import NewestTable
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What all requests of a router process share."""
+
+    models: Models
+    engines: EngineFiles
+    metrics: Metrics
+    words: NewestTable | None
+    safety: PromptSafety | None
+    accumulate: bool
+    routing: Routing
+
+
+class Answer(Iterator[Reply]):
+    """The pieces of one answer, the last with a finish_reason; without `stream`, exactly one.
+
+    Iterating raises a RouterError; the client then has got nothing, or the pieces until the engine broke.
+    `shadow` is what is to run unseen once it has ended, where the policy wants that.
+    """
+
+    def __init__(self, parts: Parts, request: Request, watch: Watch) -> None:
+        self.shadow: shadow.Shadow | None = None
+        self._parts = parts
+        self._request = request
+        self._watch = watch
+        self._entry = RequestRecord(request.id)
+        self._replies = self._counted()
+
+    def __next__(self) -> Reply:
+        return next(self._replies)
+
+    def close(self) -> None:
+        """Ends it wherever it is, its engine included."""
+        self._replies.close()
+
+    def _counted(self) -> Generator[Reply, None, None]:
+        """All of it, logged and counted once, whatever happens."""
+        entry, metrics = self._entry, self._parts.metrics
+        metrics.add(request_log.IN_FLIGHT, 1)
+        try:
+            with closing(self._judged()) as replies:
+                if not self._request.stream:
+                    yield joined(replies)
+                elif self._parts.accumulate:
+                    yield from accumulated(replies)
+                else:
+                    yield from replies
+        except RouterError as error:
+            entry.finish = error.prefix.lower()
+            raise with_client_names(error) if isinstance(error, BadRequest) else error from None
+        finally:
+            entry.report(metrics)
+            if entry.route is not None:
+                self._record(entry.route)
+            metrics.add(request_log.IN_FLIGHT, -1)
+
+    def _record(self, route: Route) -> None:
+        routing = self._parts.routing
+        routing.record(route, self._entry.outcome())
+        if other := routing.shadow_of(route):
+            shadow.count_decision(route.made, other, self._entry.output_tokens, self._parts.metrics)
+
+    def _judged(self) -> Generator[Reply, None, None]:
+        word_filter = WordFilter(self._parts.words.table()) if self._parts.words else None
+        policy = self._parts.routing.policy
+        verdict = self._verdict(policy)
+        if verdict.action == REFUSE:
+            yield self._refusal(verdict.reply, Decision(NO_MODEL, verdict.reason, 0), verdict)
+            return
+        if verdict.action == MASK:
+            self._request = replace(self._request, text=verdict.text or "", messages=verdict.messages or "")
+        encoded = encoded_for_each(self._parts.models, self._parts.engines, self._request)
+        contexts = {model: self._parts.engines.manifest(model).context_tokens for model in encoded}
+        route = self._parts.routing.route(policy, prompt_of(self._request, policy, encoded, contexts, verdict))
+        self._entry.route = route
+        if route.decision.is_refusal:
+            yield self._refusal(policy.settings.refusal, route.decision, verdict)
+            return
+        for reply in self._streamed(route, encoded, word_filter):
+            yield replace(reply, verdict=_named(verdict)) if reply.finish_reason else reply
+
+    def _verdict(self, policy: Policy) -> Verdict:
+        if self._parts.safety is None:
+            return Verdict()
+        request = self._request
+        verdict = self._parts.safety.judge(
+            policy.settings.safety, request.text, request.messages, request.apply_chat_template
+        )
+        self._entry.verdict, self._entry.failed_checks = ":".join(_named(verdict)), verdict.failed
+        return verdict
+
+    def _refusal(self, text: str, decision: Decision, verdict: Verdict) -> Reply:
+        self._entry.reason, self._entry.finish = decision.reason, "refused"
+        return Reply(text, finish_reason="refused", decision=decision, verdict=_named(verdict))
+
+    def _streamed(
+        self, route: Route, encoded: Mapping[str, Tensors], word_filter: WordFilter | None
+    ) -> Iterator[Reply]:
+        """The engine's answer as text, from the first engine on that takes the request."""
+        request, entry = self._request, self._entry
+        may_be_cut = bool(request.stop_words or request.bad_words or (word_filter and word_filter.may_terminate))
+        stream = EngineStream(self._parts.models, request, self._watch, encoded, may_be_cut)
+        answered = shadow.Answered(request, route, encoded)
+        with closing(stream):
+            stream.start(route)
+            text = self._text(route, encoded, word_filter)
+            try:
+                yield from self._pieces(stream, text, answered)
+            finally:
+                if word_filter:
+                    entry.words_version, entry.filter_hits = word_filter.version, word_filter.totals
+        self.shadow = answered.shadow(entry.finish)
+
+    def _text(self, route: Route, encoded: Mapping[str, Tensors], word_filter: WordFilter | None) -> AnswerText:
+        """What becomes of the ids of the engine that took the request."""
+        request, entry, decision = self._request, self._entry, route.decision
+        entry.model, entry.reason = decision.model, decision.reason
+        entry.input_tokens = route.prompt.tokens[decision.model]
+        words = WordStop((*request.stop_words, *request.bad_words))
+        decoder = self._parts.engines.decoder(decision.model)
+        text = AnswerText(decoder, words, word_filter, decision, entry.input_tokens)
+        if request.echo:
+            text.echo(encoded[decision.model]["INPUT_ID"][0].tolist())
+        return text
+
+    def _pieces(self, stream: EngineStream, text: AnswerText, answered: shadow.Answered) -> Iterator[Reply]:
+        request, entry = self._request, self._entry
+        for chunk in self._until_it_breaks(stream):
+            ids = chunk["output_ids"].reshape(-1)[: int(chunk["sequence_length"].flat[0])].tolist()
+            entry.count(len(ids))
+            answered.ids += ids
+            text.push(ids, {name: chunk[name] for name in LOG_PROBS if name in chunk})
+            if text.is_filtered:
+                entry.tokens_saved = request.max_tokens - entry.output_tokens
+            if text.has_ended or self._watch.look_when_due() is not None:
+                break
+            # The last tokens ride with the end, which then comes at once.
+            if text.has_text and entry.output_tokens < request.max_tokens:
+                entry.pieces += 1
+                yield text.take()
+        if not entry.is_broken:  # Else what is held may be the beginning of what no client may see.
+            text.finish()
+        entry.finish = self._finish_reason(text)
+        yield text.take(entry.finish)
+
+    def _until_it_breaks(self, stream: EngineStream) -> Iterator[Tensors]:
+        """What came before an engine broke, once a piece of it has gone out: that can't be taken back, nor begun anew.
+
+        Where nothing has, the engine's error is raised: it says more than an answer cut short.
+        """
+        entry = self._entry
+        try:
+            yield from stream
+        except (EngineFailed, EngineUnavailable) as error:
+            if entry.pieces == 0 or not self._request.stream:
+                raise
+            entry.is_broken = True
+            logging.warning(f"request id={entry.request_id[:64]!r}: {error}")
+
+    def _finish_reason(self, text: AnswerText) -> str:
+        if text.is_filtered:
+            return "filtered"
+        if text.stopped_by is not None:
+            return "stop_word" if text.stopped_by in self._request.stop_words else "bad_word"
+        if self._entry.is_broken:
+            return "engine_error"
+        if self._entry.output_tokens >= self._request.max_tokens:
+            return "length"
+        return self._watch.outcome or "stop"
+
+
+def _named(verdict: Verdict) -> tuple[str, str]:
+    return verdict.action, verdict.reason

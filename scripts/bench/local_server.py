@@ -66,13 +66,18 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def launched(
-    folder: Path, repository: Path, *flags: str, target: str = "cpu", env: Mapping[str, str] | None = None
+    folder: Path,
+    repository: Path,
+    *flags: str,
+    target: str = "cpu",
+    env: Mapping[str, str] | None = None,
+    checkout: Path = ROOT,
 ) -> Iterator[Launch]:
     """Starts scripts/serve with its files in `folder`, without waiting for anything; stops it at the end."""
     http_port, grpc_port, metrics_port = free_ports(3)
     ready, console = folder / "ready.json", folder / "console.txt"
     command = [
-        str(ROOT / "scripts" / "serve"),
+        str(checkout / "scripts" / "serve"),
         target,
         f"--http-port={http_port}",
         f"--grpc-port={grpc_port}",
@@ -97,9 +102,10 @@ def running_server(
     *flags: str,
     target: str = "cpu",
     env: Mapping[str, str] | None = None,
+    checkout: Path = ROOT,
 ) -> Iterator[Server]:
     """The same, but yields once the server is ready. Raises StartFailed if that doesn't happen."""
-    with launched(folder, repository, *flags, target=target, env=env) as launch:
+    with launched(folder, repository, *flags, target=target, env=env, checkout=checkout) as launch:
         state = _wait_until_ready(launch)
         state["log"], state["repository"] = Path(state["log"]), Path(state["repository"])
         yield Server(**state, console=launch.console, process=launch.process)

@@ -2,8 +2,10 @@
 
 import pytest
 
+from bls.tiers import tiers
 from engines import specs
 from engines.specs import BadSpec, Spec
+from tests.fakes import engine_folders
 
 GOOD = '[small]\nsource = "a==1"\n[large]\nsource = "b==2"\ncontext_tokens = 100\n'
 
@@ -11,11 +13,11 @@ GOOD = '[small]\nsource = "a==1"\n[large]\nsource = "b==2"\ncontext_tokens = 100
 def load(tmp_path, text):
     file = tmp_path / "specs.toml"
     file.write_text(text)
-    return specs.load(file)
+    return specs.load(file, engine_folders(tmp_path / "model_repository"))
 
 
 def test_the_shipped_specs_are_right():
-    assert set(specs.load()) == {"small", "large"}
+    assert set(specs.load()) == set(tiers())
 
 
 def test_both_tiers_are_read(tmp_path):

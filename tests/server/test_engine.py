@@ -254,7 +254,7 @@ def test_engine_control_ends_a_running_request(server, stream):
 @pytest.mark.parametrize(
     ("engine", "request_id", "message"),
     [
-        ("llm_router", "a", "engine is 'llm_router'; known: tensorrt_llm_small, tensorrt_llm_large"),
+        ("llm_router", "a", "engine is 'llm_router'; the names of engine models begin with tensorrt_llm_"),
         (SMALL, "", "request_id is empty"),
     ],
 )

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from bls.paths import ROOT
 from scripts import environment
 from scripts.environment import Environment, SetupFailed
 from scripts.host.interruption import Interrupted
 from scripts.host.preflight import Refused
 from scripts.host.progress import Progress
+from tests.fakes import engine_folders
 
 
 class FakeEnvironment(Environment):
@@ -29,7 +31,7 @@ class FakeEnvironment(Environment):
             raise self.error or SetupFailed("broken")
         if word == "compile":
             self.compiled_words.touch()
-        if word in environment.ENGINES:
+        if word in ("small", "large", "classifier"):
             folder = self.root / "engines" / "built" / word
             folder.mkdir(parents=True)
             (folder / "engine.json").touch()
@@ -42,6 +44,7 @@ class FakeEnvironment(Environment):
 def root(tmp_path: Path) -> Path:
     (tmp_path / "requirements.txt").write_text("numpy==1.26.4\n")
     (tmp_path / "requirements-dev.txt").write_text("pytest==9.2.0\n")
+    engine_folders(tmp_path / "model_repository")
     (tmp_path / "words" / "deny").mkdir(parents=True)
     (tmp_path / "words" / "deny" / "fraud.txt").write_text("scam\n")
     return tmp_path
@@ -102,6 +105,19 @@ def test_changed_word_lists_are_compiled_at_the_next_start(root):
         change()
         assert ensure(FakeEnvironment(root)).ran == ["compile"]
         assert ensure(FakeEnvironment(root)).ran == []
+
+
+def test_whatever_changes_in_the_code_or_the_data_that_compile_lists_they_are_compiled_anew(root):
+    sources = [path for path in (ROOT / "bls" / "words").rglob("*") if path.suffix in (".py", ".txt")]
+    assert len(sources) > 10
+    for source in sources:
+        made = ensure(FakeEnvironment(root))
+        os.utime(made.compiled_words, (1, 1))
+        changed = root / source.relative_to(ROOT)
+        changed.parent.mkdir(parents=True, exist_ok=True)
+        changed.touch()
+        assert ensure(FakeEnvironment(root)).ran == ["compile"], source
+        changed.unlink()
 
 
 def test_word_lists_with_a_mistake_leave_those_compiled_before_in_use_and_stop_a_first_start(root):

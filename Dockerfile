@@ -1,13 +1,13 @@
-# The images of docker-compose.yml, which mounts this repository's code over what is copied here. See docs/docker.md.
+# The images of docker-compose.yml, which mounts this repository's code over the copy made here. See docs/docker.md.
 #     docker build --target cpu -t llm-router:cpu .
 #     docker run --rm --shm-size=1g -p 127.0.0.1:8000:8000 llm-router:cpu
 
-# CPUs: what scripts/install makes on any machine, made once. Engines and packages come from the network here, and never
-# when the container starts.
+# CPUs: runs scripts/install once, as on any machine. Engines and packages are downloaded here, never when the container
+# starts.
 FROM python:3.11.13-slim-bookworm AS cpu
 WORKDIR /opt/llm-router
 COPY . .
-# Root owns all that is executed; the server's user writes engines, compiled word lists and logs, which are volumes.
+# Root owns everything that is executed. The server's user writes engines, compiled word lists and logs, which are volumes.
 RUN --mount=type=cache,target=/root/.cache/pip \
     scripts/install \
  && mkdir -p logs \
@@ -19,13 +19,13 @@ EXPOSE 8000 8001 8002 8003
 HEALTHCHECK --interval=10s --timeout=5s --start-period=3m CMD [".venv/bin/python", "-m", "scripts.server.readiness", "--ready-port=8003"]
 ENTRYPOINT ["scripts/serve", "cpu", "--host=0.0.0.0", "--ready-port=8003"]
 
-# Triton's ONNX Runtime backend, which the image for TensorRT-LLM lacks; the text classifier uses it.
+# The text classifier uses Triton's ONNX Runtime backend, which the image for TensorRT-LLM lacks.
 FROM nvcr.io/nvidia/tritonserver:25.12-py3 AS onnxruntime_backend
 
-# GPUs: NVIDIA's image has tritonserver, TensorRT-LLM and the Python packages; nothing here was run on a GPU.
+# GPUs: NVIDIA's image has tritonserver, TensorRT-LLM and the Python packages. Nothing here has been run on a GPU.
 FROM nvcr.io/nvidia/tritonserver:25.12-trtllm-python-py3 AS gpu
 COPY --from=onnxruntime_backend /opt/tritonserver/backends/onnxruntime /opt/tritonserver/backends/onnxruntime
-# Not /app, where NVIDIA's own scripts lie.
+# Not /app, which holds NVIDIA's own scripts.
 WORKDIR /opt/llm-router
 COPY . .
 RUN --mount=type=cache,target=/root/.cache/pip \
@@ -36,5 +36,5 @@ ENV HOME=/tmp
 USER 1000:1000
 EXPOSE 8000 8001 8002 8003
 HEALTHCHECK --interval=10s --timeout=5s --start-period=15m CMD ["python3", "-m", "scripts.server.readiness", "--ready-port=8003"]
-# NVIDIA's entry point sets up the driver's libraries, then runs the rest.
+# NVIDIA's entry point sets up the driver's libraries, then runs the remaining arguments.
 ENTRYPOINT ["/opt/nvidia/nvidia_entrypoint.sh", "scripts/serve", "gpu", "--host=0.0.0.0", "--ready-port=8003"]

@@ -121,15 +121,17 @@ def _refusal(response: http.client.HTTPResponse) -> str:
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/ask", description="Asks the running server; streams the answer.")
     parser.add_argument("prompt", help="the question; - reads it from standard input")
-    parser.add_argument("--max-tokens", type=int, default=256, metavar="N", help="256")
+    parser.add_argument(
+        "--max-tokens", type=int, default=256, metavar="N", help="longest answer, in tokens (default: 256)"
+    )
     parser.add_argument("--temperature", type=float, metavar="T")
     parser.add_argument("--top-k", type=int, metavar="N")
     parser.add_argument("--top-p", type=float, metavar="P")
     parser.add_argument("--seed", type=int, metavar="N")
-    parser.add_argument("--stop", action="append", metavar="TEXT", help="ends the answer before TEXT; repeatable")
+    parser.add_argument("--stop", action="append", metavar="TEXT", help="end the answer before TEXT; repeatable")
     parser.add_argument("--raw", action="store_true", help="send the prompt as it is, without the chat template")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8000, metavar="N", help="the server's --http-port (8000)")
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help="the server's --http-port (default: 8000)")
     return parser.parse_args(arguments)
 
 

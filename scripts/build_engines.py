@@ -132,14 +132,23 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("tiers", nargs="*", type=_engine, metavar="engine", help=", ".join((*tiers(), CLASSIFIER)))
-    parser.add_argument("--from", dest="source", metavar="SOURCE", help="see engines/specs.toml for its forms")
-    parser.add_argument("--force", action="store_true", help="build it anew even if it is up to date")
+    parser.add_argument("tiers", nargs="*", type=_engine, metavar="engine", help="small, large or classifier")
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="SOURCE",
+        help="where the model comes from; engines/specs.toml explains the forms",
+    )
+    parser.add_argument("--force", action="store_true", help="rebuild even if the engine is up to date")
     builders = (OPENVINO, *gpu_engines.BUILDERS)
-    parser.add_argument("--for", dest="builder", choices=builders, default=OPENVINO, help="who is to serve it")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands of the build, and run none")
-    parser.add_argument("--engine", type=Path, metavar="FOLDER", help="take this engine instead of building one")
-    parser.add_argument("--examples", type=Path, default=EXAMPLES, metavar="FOLDER", help=f"default {EXAMPLES}")
+    parser.add_argument(
+        "--for", dest="builder", choices=builders, default=OPENVINO, help="the backend that will serve it"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the commands of the build without running them")
+    parser.add_argument("--engine", type=Path, metavar="FOLDER", help="use this engine instead of building one")
+    parser.add_argument(
+        "--examples", type=Path, default=EXAMPLES, metavar="FOLDER", help=f"the examples (default: {EXAMPLES})"
+    )
     older = "all that follows is an older command, in quotes or not; - reads it from the input"
     parser.add_argument("--explain", nargs=argparse.REMAINDER, metavar="COMMAND", help=older)
     return parser

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None, built: Path = BUILT) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--folder", type=Path, default=ROOT / "docs", help="where to write them (docs)")
+    parser.add_argument("--folder", type=Path, default=ROOT / "docs", help="folder to write to (default: docs)")
     options = parser.parse_args(arguments)
     try:
         found = evaluation.load(built / build.CLASSIFIER / build.EVALUATION)

@@ -50,16 +50,20 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--host", default="127.0.0.1", help="127.0.0.1")
-    parser.add_argument("--http-port", type=int, default=8000, metavar="N", help="8000")
-    parser.add_argument("--metrics-port", type=int, default=8002, metavar="N", help="8002")
+    parser.add_argument("--host", default="127.0.0.1", help="the server's address (default: 127.0.0.1)")
     parser.add_argument(
-        "--metrics-url", metavar="URL", help="where the metrics page is elsewhere: http://host:port/path"
+        "--http-port", type=int, default=8000, metavar="N", help="the server's HTTP port (default: 8000)"
     )
-    parser.add_argument("--seconds", type=float, default=15.0, metavar="S", help="how long it watches (15)")
-    parser.add_argument("--every", type=float, default=1.0, metavar="S", help="from one look to the next (1)")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="the server's log, where it isn't found by itself")
-    parser.add_argument("--json", action="store_true", help="one line of JSON")
+    parser.add_argument(
+        "--metrics-port", type=int, default=8002, metavar="N", help="the server's metrics port (default: 8002)"
+    )
+    parser.add_argument(
+        "--metrics-url", metavar="URL", help="the metrics page, if it is elsewhere: http://host:port/path"
+    )
+    parser.add_argument("--seconds", type=float, default=15.0, metavar="S", help="how long to watch (default: 15)")
+    parser.add_argument("--every", type=float, default=1.0, metavar="S", help="time between two readings (default: 1)")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="the server's log, if the doctor does not find it")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
     options = parser.parse_args(arguments)
     if not 0.1 <= options.every <= 60:
         parser.error(f"--every is {options.every:g}; it must be from 0.1 to 60")

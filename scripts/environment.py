@@ -289,7 +289,7 @@ def explain(reason: Refused | SetupFailed | Interrupted, progress: Progress) -> 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/install", description="Sets everything up and starts nothing.")
-    parser.add_argument("--dev", action="store_true", help="what the checks and tests need too")
+    parser.add_argument("--dev", action="store_true", help="also install what the checks and tests need")
     options = parser.parse_args()
     interruptible()
     progress = Progress()

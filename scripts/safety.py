@@ -49,12 +49,12 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/safety", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("text", nargs="?", help="standard input without it")
+    parser.add_argument("text", nargs="?", help="the text (default: standard input)")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--chat", action="store_true", help="the text is a JSON list of messages")
-    kind.add_argument("--plain", action="store_true", help="no chat template is put around the text")
-    parser.add_argument("--folder", type=Path, default=WORDS, help="the lists (default: words/)")
-    parser.add_argument("--json", action="store_true", help="one line of JSON")
+    kind.add_argument("--plain", action="store_true", help="the text is not put into the chat template")
+    parser.add_argument("--folder", type=Path, default=WORDS, help="folder with the lists (default: words/)")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
     options = parser.parse_args(arguments)
     if options.text is None:
         options.text = sys.stdin.read()

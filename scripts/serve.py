@@ -55,20 +55,39 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         epilog=(__doc__ or "").partition("Exit status: ")[2],
         allow_abbrev=False,
     )
-    parser.add_argument("target", choices=("cpu", "gpu"), metavar="cpu|gpu", help="what the engines run on")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1; 0.0.0.0 for every one)")
-    parser.add_argument("--http-port", type=int, default=8000, metavar="N", help="8000")
-    parser.add_argument("--grpc-port", type=int, default=8001, metavar="N", help="8001")
-    parser.add_argument("--metrics-port", type=int, default=8002, metavar="N", help="8002")
-    parser.add_argument("--ready-port", type=int, metavar="N", help="GET /ready there: 200 while every model is ready")
-    parser.add_argument("--model-repository", type=Path, default=ROOT / "model_repository", metavar="DIR")
-    parser.add_argument("--skip-model", action="append", default=[], metavar="NAME", help="all but these, repeatable")
     parser.add_argument(
-        "--exit-timeout-secs", type=int, default=DRAIN_S, metavar="S", help="drain at most so long (30)"
+        "target", choices=("cpu", "gpu"), metavar="cpu|gpu", help="the hardware that the engines run on"
     )
-    parser.add_argument("--log", type=Path, metavar="FILE", help="tritonserver's log (logs/tritonserver-<port>.log)")
-    parser.add_argument("--ready-file", type=Path, metavar="FILE", help="JSON, written once ready: addresses and pids")
-    parser.add_argument("--dry-run", action="store_true", help="print the command line and its environment, no more")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1; 0.0.0.0 listens on all)"
+    )
+    parser.add_argument("--http-port", type=int, default=8000, metavar="N", help="HTTP port (default: 8000)")
+    parser.add_argument("--grpc-port", type=int, default=8001, metavar="N", help="gRPC port (default: 8001)")
+    parser.add_argument("--metrics-port", type=int, default=8002, metavar="N", help="metrics port (default: 8002)")
+    parser.add_argument(
+        "--ready-port", type=int, metavar="N", help="port for GET /ready, which gives 200 while every model is ready"
+    )
+    parser.add_argument("--model-repository", type=Path, default=ROOT / "model_repository", metavar="DIR")
+    parser.add_argument(
+        "--skip-model", action="append", default=[], metavar="NAME", help="leave this model out; repeatable"
+    )
+    parser.add_argument(
+        "--exit-timeout-secs",
+        type=int,
+        default=DRAIN_S,
+        metavar="S",
+        help="how long requests in flight may take to end (default: 30)",
+    )
+    parser.add_argument(
+        "--log", type=Path, metavar="FILE", help="tritonserver's log (default: logs/tritonserver-<port>.log)"
+    )
+    parser.add_argument(
+        "--ready-file",
+        type=Path,
+        metavar="FILE",
+        help="write addresses and pids to this file, as JSON, once the server is ready",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only print the command line and its environment")
     serve_gpu.add_to(parser)
     server_options.add_to(parser)
     options, rest = parser.parse_known_args(arguments, argparse.Namespace(server_flags=[]))

@@ -52,10 +52,10 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
         prog="scripts/words", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("verb", choices=("check", "compile", "try"))
-    parser.add_argument("text", nargs="?", help="for try; standard input without it")
-    parser.add_argument("--folder", type=Path, default=WORDS, help="the lists (default: words/)")
+    parser.add_argument("text", nargs="?", help="text for `try` (default: standard input)")
+    parser.add_argument("--folder", type=Path, default=WORDS, help="folder with the lists (default: words/)")
     parser.add_argument("--output", type=Path, help="the compiled file (default: compiled.bin in the folder)")
-    parser.add_argument("--json", action="store_true", help="one line of JSON")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
     options = parser.parse_intermixed_args(arguments)
     if options.verb != "try" and options.text is not None:
         parser.error(f"{options.verb} takes no text")

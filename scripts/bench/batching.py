@@ -297,14 +297,18 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--clients", default="16,32", help="how many at once, comma between; multiples of 16")
-    parser.add_argument("--modes", default=",".join(MODES), help="comma between")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--requests", type=int, default=3, help="of each client in a round; 1 without batching")
     parser.add_argument(
-        "--lengths", default=",".join(map(str, LENGTHS)), help="output lengths in tokens, comma between"
+        "--clients", default="16,32", help="how many streams at once, separated by commas; multiples of 16"
     )
-    parser.add_argument("--json", type=Path, help="where measurements are kept, and taken from")
+    parser.add_argument("--modes", default=",".join(MODES), help="separated by commas")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument(
+        "--requests", type=int, default=3, help="requests of each client in a round; 1 without batching"
+    )
+    parser.add_argument(
+        "--lengths", default=",".join(map(str, LENGTHS)), help="output lengths in tokens, separated by commas"
+    )
+    parser.add_argument("--json", type=Path, help="file in which measurements are kept and looked up")
     options = parser.parse_args(arguments)
     options.clients = [int(count) for count in options.clients.split(",")]
     options.lengths = [int(length) for length in options.lengths.split(",")]

@@ -8,7 +8,7 @@ batched   as model_repository has it: dynamic batching, 2 instances of 1 thread 
 int8      batched, with the weights of all multiplications as eight-bit integers (dynamic quantisation)
 pipeline  batched, from raw text: text_pipeline_ensemble, texts of the same lengths
 
-"alone" is ONNX Runtime without Triton, on one thread: texts a second by batch size, the most that batching can give.
+"alone" is ONNX Runtime without Triton, on one thread: texts per second by batch size, the most that batching can give.
 "CPU ms" is what the server and its models spent on a request, which a busy machine changes less than the rates.
 Lengths are tokens of a text, [CLS] and [SEP] included; 0 is a mix of all lengths from 8 to 128, short ones most. Each
 client sends its next request when the last is answered. The last line of output is JSON.
@@ -233,7 +233,7 @@ def table(title: str, found: dict[str, Any], kinds: Sequence[str]) -> str:
 def alone_text(found: dict[str, dict[str, float]]) -> str:
     rates = {length: " / ".join(f"{rate:.0f}" for rate in by_size.values()) for length, by_size in found.items()}
     sizes = " / ".join(map(str, ALONE_BATCHES))
-    return f"texts a second in batches of {sizes}: " + ", ".join(f"{rates[n]} of {n} tokens" for n in rates)
+    return f"texts per second in batches of {sizes}: " + ", ".join(f"{rates[n]} of {n} tokens" for n in rates)
 
 
 def numbers(text: str) -> list[int]:
@@ -247,10 +247,15 @@ def main(arguments: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--lengths", type=numbers, default=[8, 24, 64, 128, MIXED], help="tokens, comma between; 0: mixed"
+        "--lengths",
+        type=numbers,
+        default=[8, 24, 64, 128, MIXED],
+        help="lengths in tokens, separated by commas; 0: mixed",
     )
-    parser.add_argument("--clients", type=numbers, default=[1, 16, 64], help="how many at once, comma between")
-    parser.add_argument("--kinds", default=",".join(KINDS), help=f"comma between: {', '.join(KINDS)}")
+    parser.add_argument(
+        "--clients", type=numbers, default=[1, 16, 64], help="how many clients at once, separated by commas"
+    )
+    parser.add_argument("--kinds", default=",".join(KINDS), help=f"separated by commas: {', '.join(KINDS)}")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="how long each round measures each kind")
     parser.add_argument("--json", type=Path, help="also write the result to this file")

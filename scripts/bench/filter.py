@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         prog="python -m scripts.bench filter", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--words", type=int, nargs="+", default=[1000, 10_000, 60_000, 100_000])
-    parser.add_argument("--seconds", type=float, default=1.5, help="for each measurement (default 1.5)")
+    parser.add_argument("--seconds", type=float, default=1.5, help="duration of each measurement (default: 1.5)")
     options = parser.parse_args(arguments)
     text = running_text()
     results = [measured(size, text, options.seconds) for size in options.words]

@@ -76,7 +76,7 @@ def requests(url: str) -> dict[str, dict[str, list[Any]]]:
 
 
 async def load(url: str, model: str, inputs: list[Any], clients: int, seconds: float) -> dict[str, float]:
-    """Requests a second and milliseconds of `clients` that each send one after the other."""
+    """Requests per second and milliseconds of `clients` that each send one after the other."""
     times_ms: list[float] = []
     async with grpc_aio.InferenceServerClient(url) as client:
         begin = time.perf_counter() + WARM_UP_S
@@ -136,9 +136,9 @@ def numbers(text: str) -> list[int]:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.bench instances", description=__doc__)
     parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--seconds", type=float, default=3, help="of each measurement")
-    parser.add_argument("--instances", type=numbers, default=[1, 2, 4], help="comma between")
-    parser.add_argument("--delays", type=numbers, default=[0, 100, 500, 2000], help="microseconds, comma between")
+    parser.add_argument("--seconds", type=float, default=3, help="duration of each measurement")
+    parser.add_argument("--instances", type=numbers, default=[1, 2, 4], help="separated by commas")
+    parser.add_argument("--delays", type=numbers, default=[0, 100, 500, 2000], help="microseconds, separated by commas")
     parser.add_argument("--json", type=Path, help="also write the result to this file")
     options = parser.parse_args(arguments)
     (ROOT / "logs").mkdir(exist_ok=True)

@@ -72,7 +72,7 @@ def batching_picture(found: Found) -> str:
 
     return draw(
         [
-            panel("Tokens a second", "tokens_per_second"),
+            panel("Tokens per second", "tokens_per_second"),
             panel("Seconds that a short answer takes, mean", "short_mean_s"),
         ]
     )
@@ -101,7 +101,7 @@ def classifier_picture(found: Found) -> str:
     cells = list(_classifier(found))
     most = max((int(clients) for _, clients, _ in cells), default=0)
     panels = []
-    for title, name in (("Requests a second", "per_second"), ("P99 in ms", "p99_ms")):
+    for title, name in (("Requests per second", "per_second"), ("P99 in ms", "p99_ms")):
         bars = [
             Bar(f"{kind}, {length} tokens", values[name], kind)
             for length, clients, kinds in cells
@@ -149,7 +149,7 @@ def instances_picture(found: Found) -> str:
             for cell in found["results"]
             if cell["model"] == model and cell["delay_us"] == 0
         ]
-        panels.append(Panel(f"{title.capitalize()}: requests a second, no queue delay", bars))
+        panels.append(Panel(f"{title.capitalize()}: requests per second, no queue delay", bars))
     return draw(panels)
 
 

@@ -47,9 +47,9 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.bench policy", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seconds", type=float, default=3.0, help="for each measurement (default 3)")
-    parser.add_argument("--processes", type=int, default=32, help="that share the table (default 32)")
-    parser.add_argument("--reloads", type=int, default=5, help="edits that are timed (default 5)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="duration of each measurement (default: 3)")
+    parser.add_argument("--processes", type=int, default=32, help="processes that share the table (default: 32)")
+    parser.add_argument("--reloads", type=int, default=5, help="number of edits to time (default: 5)")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         costs = decisions(Path(folder), options.seconds, options.processes)

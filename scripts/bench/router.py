@@ -111,9 +111,9 @@ def compare(
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.bench router", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--streams", default="1,8,32", help="how many at once, comma between")
-    parser.add_argument("--tokens", type=int, default=100, help="tokens of each stream")
-    parser.add_argument("--words", type=int, help="compare with and without a filter of so many sensitive words")
+    parser.add_argument("--streams", default="1,8,32", help="how many streams at once, separated by commas")
+    parser.add_argument("--tokens", type=int, default=100, help="length of each stream, in tokens")
+    parser.add_argument("--words", type=int, help="compare with and without a filter of this many words")
     parser.add_argument("--json", type=Path, help="also write the result to this file")
     options = parser.parse_args(arguments)
     counts = [int(count) for count in options.streams.split(",")]

@@ -38,8 +38,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.bench safety", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--words", type=int, default=0, help="made words beside the shipped ones (default 0)")
-    parser.add_argument("--seconds", type=float, default=1.5, help="for each measurement (default 1.5)")
+    parser.add_argument(
+        "--words", type=int, default=0, help="number of generated words to add to the shipped ones (default: 0)"
+    )
+    parser.add_argument("--seconds", type=float, default=1.5, help="duration of each measurement (default: 1.5)")
     options = parser.parse_args(arguments)
     texts = running_texts()
     with tempfile.TemporaryDirectory() as folder:

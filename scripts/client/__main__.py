@@ -43,17 +43,36 @@ def _tell(failure: RequestFailed, url: str) -> int:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.client", description="Asks the running server over gRPC.")
     parser.add_argument(
-        "prompts", nargs="+", metavar="prompt", help="one streams; several are asked at once; - is stdin"
+        "prompts",
+        nargs="+",
+        metavar="prompt",
+        help="one prompt is streamed; several are sent at once; - reads standard input",
     )
-    parser.add_argument("--url", default="localhost:8001", metavar="HOST:PORT", help="localhost:8001")
+    parser.add_argument(
+        "--url",
+        default="localhost:8001",
+        metavar="HOST:PORT",
+        help="the server's gRPC address (default: localhost:8001)",
+    )
     parser.add_argument("--model", choices=list(TEXT_TENSORS), default=ROUTER)
-    parser.add_argument("--max-tokens", type=int, default=256, metavar="N", help="256")
+    parser.add_argument(
+        "--max-tokens", type=int, default=256, metavar="N", help="longest answer, in tokens (default: 256)"
+    )
     parser.add_argument("--temperature", type=float, metavar="T")
-    parser.add_argument("--stop", action="append", metavar="TEXT", help="ends the answer before TEXT; repeatable")
+    parser.add_argument("--stop", action="append", metavar="TEXT", help="end the answer before TEXT; repeatable")
     parser.add_argument("--raw", action="store_true", help="send the prompt as it is, without the chat template")
-    parser.add_argument("--priority", type=int, default=0, metavar="1-3", help="1 is the highest; 0 the default")
-    parser.add_argument("--timeout", type=float, metavar="S", help="the server ends the answer then with what it has")
-    parser.add_argument("--deadline", type=float, default=DEADLINE_S, metavar="S", help="given up after that; 600")
+    parser.add_argument(
+        "--priority", type=int, default=0, metavar="1-3", help="1 is the highest; 0 stands for the server's default"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        metavar="S",
+        help="time limit after which the server ends the answer with the text so far",
+    )
+    parser.add_argument(
+        "--deadline", type=float, default=DEADLINE_S, metavar="S", help="when the client gives up (default: 600)"
+    )
     options = parser.parse_args(arguments)
     inputs: dict[str, Any] = {} if options.temperature is None else {"temperature": options.temperature}
     if options.stop:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from bls.contract import POSTPROCESSING, PREPROCESSING, ROUTER, SENSITIVE_WORDS, TEXT_TOKENIZER
 from scripts.diagnosis.finding import Finding, NotJudged, Weight
 from scripts.diagnosis.sample import Counts, Model, Observation, mean
+from scripts.host.footprint import ROUTER_PROCESS_MB, TOKENIZER_PROCESS_MB
+from scripts.host.preflight import SHM_MIB_PER_INSTANCE
 
 MIN_LOOKS = 5  # of a gauge, before it says anything
 MIN_EXECUTIONS = 30  # or requests, for their mean wait
@@ -199,7 +201,7 @@ def too_few_tokenizers(seen: Observation) -> Found:
                 "prompts wait for a tokenizer before any engine hears of them",
                 seen.file(name),
                 "instance_group.count",
-                f"{wanted}, 65 MB each"
+                f"{wanted}, {TOKENIZER_PROCESS_MB} MB each"
                 + (f"; this machine has {cores:g} cores, and more only wait for each other" if cores else ""),
             )
 
@@ -214,7 +216,8 @@ def too_few_routers(seen: Observation) -> Found:
     if held_up and len(waiting) < MIN_LOOKS:
         yield NotJudged("too_few_routers", f"{len(waiting)} looks at the router's queue, {MIN_LOOKS} are needed")
     elif held_up >= len(waiting) / 2:
-        wanted = model.instances + math.ceil(mean(waiting))
+        more = math.ceil(mean(waiting))
+        wanted = model.instances + more
         yield Finding(
             "too_few_routers",
             Weight.SLOW,
@@ -223,8 +226,8 @@ def too_few_routers(seen: Observation) -> Found:
             "a process answers one request at a time, so as many stream at once as there are processes",
             seen.file(ROUTER),
             "instance_group.count",
-            f"{wanted}: about {21 * (wanted - model.instances)} MB of memory and "
-            f"{2 * (wanted - model.instances)} MB of /dev/shm more; no more than the engines compute together",
+            f"{wanted}, which takes another {ROUTER_PROCESS_MB * more} MB of memory and "
+            f"{SHM_MIB_PER_INSTANCE * more} MB of /dev/shm; no more than the engines can compute at the same time",
         )
 
 

@@ -143,19 +143,35 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m scripts.plan", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--gpu", metavar="[Nx]NAME|GIB", help="L40S, 2xH100-80GB, 2x79.1 (GiB, with FP8); else this machine's"
+        "--gpu",
+        metavar="[Nx]NAME|GIB",
+        help="such as L40S, 2xH100-80GB or 2x79.1 (GiB, with FP8); default: this machine's GPUs",
     )
     for model, flag in FLAGS.items():
         default: list[str] = NONE if model == LLAMA_7B else []
-        parser.add_argument(flag, nargs="*", default=default, metavar="KEY=VALUE", help=f"{model}; none leaves it out")
-    parser.add_argument("--for", dest="runtime", choices=RUNTIMES, default=RUNTIMES[0], help="as in build_engines")
-    parser.add_argument("--head-room", type=_share, default=HEAD_ROOM, metavar="SHARE", help="0.2 of each GPU")
-    parser.add_argument("--reserve", type=_bytes, default=0, metavar="GIB", help="of each GPU, taken by others")
-    parser.add_argument("--specs", type=Path, default=specs.FILE, metavar="FILE", help="engines/specs.toml")
+        parser.add_argument(
+            flag, nargs="*", default=default, metavar="KEY=VALUE", help=f"{model}; 'none' leaves it out"
+        )
     parser.add_argument(
-        "--check", action="store_true", help="the settings in model_repository/, in each order of loading"
+        "--for", dest="runtime", choices=RUNTIMES, default=RUNTIMES[0], help="the builder, as for build_engines"
     )
-    parser.add_argument("--json", action="store_true", help="one line of JSON")
+    parser.add_argument(
+        "--head-room",
+        type=_share,
+        default=HEAD_ROOM,
+        metavar="SHARE",
+        help="share of each GPU's memory to keep free (default: 0.2)",
+    )
+    parser.add_argument(
+        "--reserve", type=_bytes, default=0, metavar="GIB", help="memory of each GPU that other processes take"
+    )
+    parser.add_argument(
+        "--specs", type=Path, default=specs.FILE, metavar="FILE", help="the specs (default: engines/specs.toml)"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="validate the settings in model_repository/, in each order of loading"
+    )
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
     return parser
 
 

@@ -79,11 +79,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("models", nargs="*", metavar="model", help="all of model_repository where none is named")
-    parser.add_argument("--host", default="127.0.0.1", help="127.0.0.1")
-    parser.add_argument("--http-port", type=int, default=8000, metavar="N", help="8000")
-    parser.add_argument("--ready-port", type=int, metavar="N", help="ask scripts/serve, which knows what it serves")
-    parser.add_argument("--json", action="store_true", help='{"ready": true, "models": {"llm_router": "ready", ...}}')
+    parser.add_argument(
+        "models", nargs="*", metavar="model", help="models to ask about (default: all of model_repository)"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="the server's address (default: 127.0.0.1)")
+    parser.add_argument(
+        "--http-port", type=int, default=8000, metavar="N", help="the server's HTTP port (default: 8000)"
+    )
+    parser.add_argument(
+        "--ready-port", type=int, metavar="N", help="ask scripts/serve on this port, which knows what it serves"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help='print JSON: {"ready": true, "models": {"llm_router": "ready", ...}}'
+    )
     options = parser.parse_args(arguments)
     if options.ready_port is not None:
         states = ask_supervisor(options.host, options.ready_port)

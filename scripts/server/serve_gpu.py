@@ -22,21 +22,27 @@ _OWN = ("engine", "world_size", "multi_model", "disable_spawn_processes", "overs
 def add_to(parser: argparse.ArgumentParser) -> None:
     """The options of `serve gpu`; None where one is not given."""
     group = parser.add_argument_group("serve gpu")
-    group.add_argument("--engine", choices=(TENSORRT_LLM, LLMAPI), help="built engines (default), or the LLM API")
-    group.add_argument("--world-size", type=int, metavar="N", help="GPUs that one engine spreads over, by MPI (1)")
+    group.add_argument(
+        "--engine", choices=(TENSORRT_LLM, LLMAPI), help="serve built engines (default), or use the LLM API"
+    )
+    group.add_argument(
+        "--world-size", type=int, metavar="N", help="number of GPUs that one engine is spread over by MPI (default: 1)"
+    )
     group.add_argument(
         "--multi-model",
         action="store_true",
         default=None,
-        help="engines of any size in one server, which spawns workers",
+        help="serve engines of any size in one server, which spawns workers",
     )
     group.add_argument(
         "--disable-spawn-processes",
         action="store_true",
         default=None,
-        help="with --multi-model: the workers are ranks 1 to N-1 of --world-size, by participant_ids",
+        help="with --multi-model: the workers are ranks 1 to N-1 of --world-size, assigned by participant_ids",
     )
-    group.add_argument("--oversubscribe", action="store_true", default=None, help="more ranks than mpirun has slots")
+    group.add_argument(
+        "--oversubscribe", action="store_true", default=None, help="allow more ranks than mpirun has slots"
+    )
     group.add_argument("--tritonserver", type=Path, metavar="FILE", help=str(TRITONSERVER))
 
 

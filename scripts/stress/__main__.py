@@ -162,29 +162,56 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.stress", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--url", default="localhost:8001", metavar="HOST:PORT", help="the server's gRPC port")
+    parser.add_argument("--url", default="localhost:8001", metavar="HOST:PORT", help="the server's gRPC address")
     parser.add_argument("--model", choices=list(TEXT_TENSORS), default=ROUTER)
-    parser.add_argument("--requests", type=_whole(MAX_REQUESTS), default=50, metavar="N", help="50")
-    parser.add_argument("--concurrency", type=_whole(MAX_REQUESTS), metavar="N", help="at a time; without it all")
-    parser.add_argument("--rate", type=_positive(1e5), metavar="R", help="mean requests a second, at random times")
     parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="of the random times and the choice of prompts"
+        "--requests", type=_whole(MOST_REQUESTS), default=50, metavar="N", help="number of requests (default: 50)"
     )
-    parser.add_argument("--mix", type=Path, default=MIX, metavar="FILE", help="prompts, see scripts/mix.jsonl")
-    parser.add_argument("--exact", action="store_true", help="each answer is exactly max_tokens long (min_tokens)")
-    parser.add_argument("--chat", action="store_true", help="each prompt is a user message in the chat template")
-    parser.add_argument("--bucket", type=_whole(1024), metavar="N", help="send N of near max_tokens together")
-    parser.add_argument("--bucket-wait-ms", type=_positive(60_000), default=200, metavar="MS", help="at most; 200")
-    parser.add_argument("--retries", type=int, default=0, metavar="N", help="for BUSY and UNAVAILABLE; 0")
     parser.add_argument(
-        "--max-seconds", type=_positive(MAX_SECONDS), default=300, metavar="S", help="then cut off; 300"
+        "--concurrency", type=_whole(MOST_REQUESTS), metavar="N", help="requests at a time (default: all of them)"
+    )
+    parser.add_argument(
+        "--rate", type=_positive(1e5), metavar="R", help="mean requests per second, sent at random times"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="seed of the random times and the choice of prompts"
+    )
+    parser.add_argument(
+        "--mix", type=Path, default=MIX, metavar="FILE", help="file with prompts, such as scripts/stress/mix.jsonl"
+    )
+    parser.add_argument("--exact", action="store_true", help="make each answer exactly max_tokens long (by min_tokens)")
+    parser.add_argument("--chat", action="store_true", help="send each prompt as a user message in the chat template")
+    parser.add_argument(
+        "--bucket", type=_whole(1024), metavar="N", help="send N requests of similar max_tokens together"
+    )
+    parser.add_argument(
+        "--bucket-wait-ms",
+        type=_positive(60_000),
+        default=200,
+        metavar="MS",
+        help="longest wait for a bucket to fill, in ms (default: 200)",
+    )
+    parser.add_argument(
+        "--retries", type=int, default=0, metavar="N", help="retries after BUSY and UNAVAILABLE (default: 0)"
+    )
+    parser.add_argument(
+        "--max-seconds",
+        type=_positive(MOST_SECONDS),
+        default=300,
+        metavar="S",
+        help="when to cut off what is still running (default: 300)",
     )
     parser.add_argument("--ttft-ms", type=_positive(1e9), metavar="MS", help="objective: time to the first token")
-    parser.add_argument("--gap-ms", type=_positive(1e9), metavar="MS", help="objective: mean time of a token after it")
+    parser.add_argument(
+        "--gap-ms", type=_positive(1e9), metavar="MS", help="objective: mean time of each further token"
+    )
     parser.add_argument("--latency-ms", type=_positive(1e9), metavar="MS", help="objective: the whole answer")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file")
     parser.add_argument(
-        "--picture", type=Path, metavar="FILE.svg", help="draw each request and the spread of latencies"
+        "--picture",
+        type=Path,
+        metavar="FILE.svg",
+        help="draw each request and the distribution of latencies in this file",
     )
     return parser.parse_args(arguments)
 

@@ -1,8 +1,7 @@
-"""What docs/tuning.md and docs/troubleshooting.md show is so: configs Triton reads, names and places that exist."""
+"""docs/tuning.md and docs/troubleshooting.md show configs that Triton reads, and findings and parameters that exist."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 
 import pytest
@@ -10,8 +9,6 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from bls.paths import ROOT
-from scripts import doctor
-from scripts.bench import __main__ as bench
 from scripts.diagnosis.rules import RULES
 
 DOCS = ROOT / "docs"
@@ -19,7 +16,6 @@ PAGES = {name: (DOCS / f"{name}.md").read_text() for name in ("tuning", "trouble
 CONFIGS = re.findall(r"```pbtxt\n(.*?)```", PAGES["tuning"], re.DOTALL)
 SOURCES = "\n".join(path.read_text() for path in (ROOT / "scripts" / "diagnosis").glob("*.py"))
 FINDINGS = {name for name in re.findall(r'"(\w+_\w+)"', SOURCES)} | {rule.__name__ for rule in RULES}
-HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -43,30 +39,3 @@ def test_each_parameter_that_tuning_sets_for_a_shipped_engine_is_in_its_config()
     shipped = {key for path in files for key in re.findall(r'key: "(\w+)"', path.read_text())}
     keys = {key for config in CONFIGS for key in re.findall(r'parameters \{ key: "(\w+)"', config)}
     assert keys and keys <= shipped
-
-
-def anchor(heading):
-    """As GitHub makes it."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-@pytest.mark.parametrize(
-    ("page", "link"), [(p, link) for p, text in PAGES.items() for link in re.findall(r"\]\((?!http)([^)]+)\)", text)]
-)
-def test_each_link_leads_somewhere(page, link):
-    file, _, place = link.partition("#")
-    target = (DOCS / file) if file else DOCS / f"{page}.md"
-    assert target.is_file()
-    assert not place or place in {anchor(heading) for heading in HEADING.findall(target.read_text())}
-
-
-def test_each_command_of_this_repository_exists():
-    for text in PAGES.values():
-        for name in re.findall(r"scripts\.bench (\w+)|`bench (\w+)`", text):
-            assert (name[0] or name[1]) in bench.BENCHES
-        for name in re.findall(r"-m (scripts[\w.]*\w)", text):
-            assert importlib.util.find_spec(name), name
-        for name in re.findall(r"^scripts/(\w+)", text, re.MULTILINE):
-            assert (ROOT / "scripts" / name).is_file()
-        for arguments in re.findall(r"^scripts/doctor([^#\n]*)", text, re.MULTILINE):
-            doctor.parsed(arguments.split())

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from bls.contract import PREPROCESSING, ROUTER, SMALL
 from scripts.diagnosis.rules import judge
 from scripts.diagnosis.sample import Model
+from scripts.host.footprint import ROUTER_PROCESS_MB
 from tests.doctor_cases import IN_FLIGHT, PENDING, did, finding, names, observed, unsure
 
 
@@ -118,5 +119,5 @@ def test_routers_that_all_answer_while_others_wait_are_too_few(in_flight, waitin
     seen = observed(series, models=[Model(ROUTER, instances=4)])
     assert ("too_few_routers" in names(seen)) == said
     if said:
-        assert finding(seen, "too_few_routers").change.startswith("10: about 126 MB")
+        assert finding(seen, "too_few_routers").change.startswith(f"10, which takes another {6 * ROUTER_PROCESS_MB} MB")
     assert ("too_few_routers" in unsure(observed(series, looks=4, models=[Model(ROUTER, instances=4)]))) == said

@@ -95,3 +95,7 @@ def main(arguments: Sequence[str]) -> int:
         return asyncio.run(_ask(options, requests))
     except KeyboardInterrupt:
         return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

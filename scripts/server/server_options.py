@@ -84,7 +84,12 @@ OPTIONS: dict[str, list[tuple[str, str, Check, str]]] = {
         ("cache-config", "CACHE,KEY=VALUE", _SETTING, "response cache, such as local,size=1048576"),
     ],
     "scheduling and memory, of tritonserver": [
-        ("rate-limit", "MODE", _one_of("off", "execution_count"), "whether rate_limiter of config.pbtxt is applied (off)"),
+        (
+            "rate-limit",
+            "MODE",
+            _one_of("off", "execution_count"),
+            "whether rate_limiter of config.pbtxt is applied (off)",
+        ),
         (
             "rate-limit-resource",
             "NAME:COUNT[:GPU]",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from pathlib import Path
 
 import pytest
 
@@ -29,13 +30,19 @@ def test_each_path_in_backticks_exists(page, path):
     assert path.startswith(MADE_LATER) or any(ROOT.glob(path.rstrip("/.")))
 
 
+def runnable(module):
+    """The file that `python -m` runs."""
+    spec = importlib.util.find_spec(f"{module}.__main__" if (ROOT / module.replace(".", "/")).is_dir() else module)
+    return Path(spec.origin)
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_each_command_of_this_repository_exists(page):
     text = PAGES[page]
     for name in re.findall(r"scripts\.bench (\w+)|`bench (\w+)", text):
         assert (name[0] or name[1]) in bench.BENCHES
     for name in re.findall(r"-m (scripts[\w.]*\w)", text):
-        assert importlib.util.find_spec(name), name
+        assert 'if __name__ == "__main__"' in runnable(name).read_text(), name
     for name in re.findall(r"(?:^|`)scripts/(\w+)(?=[ `\n])", text, re.MULTILINE):
         assert (ROOT / "scripts" / name).exists(), name
     for arguments in re.findall(r"^scripts/doctor([^#\n]*)", text, re.MULTILINE):

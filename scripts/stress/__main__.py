@@ -165,10 +165,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--url", default="localhost:8001", metavar="HOST:PORT", help="the server's gRPC address")
     parser.add_argument("--model", choices=list(TEXT_TENSORS), default=ROUTER)
     parser.add_argument(
-        "--requests", type=_whole(MOST_REQUESTS), default=50, metavar="N", help="number of requests (default: 50)"
+        "--requests", type=_whole(MAX_REQUESTS), default=50, metavar="N", help="number of requests (default: 50)"
     )
     parser.add_argument(
-        "--concurrency", type=_whole(MOST_REQUESTS), metavar="N", help="requests at a time (default: all of them)"
+        "--concurrency", type=_whole(MAX_REQUESTS), metavar="N", help="requests at a time (default: all of them)"
     )
     parser.add_argument(
         "--rate", type=_positive(1e5), metavar="R", help="mean requests per second, sent at random times"
@@ -196,7 +196,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--max-seconds",
-        type=_positive(MOST_SECONDS),
+        type=_positive(MAX_SECONDS),
         default=300,
         metavar="S",
         help="when to cut off what is still running (default: 300)",

@@ -97,7 +97,7 @@ def watch(reader: Reader, seconds: float, every: float) -> Observation:
         progress.status()
         time.sleep(max(0.0, begin + look * every - time.monotonic()))
         samples.append(reader.sample())
-    progress.done(f"{len(samples)} looks")
+    progress.done(f"{len(samples)} readings")
     return reader.observation(samples)
 
 

@@ -85,7 +85,7 @@ class Reader:
         except ControlFailed as failed:
             raise CannotRead(f"no tritonserver answers on {self.name} (--host, --http-port): {failed}") from None
         except (KeyError, TypeError, AttributeError):
-            raise CannotRead(f"what answers on {self.name} is no tritonserver") from None
+            raise CannotRead(f"what answers on {self.name} is not a tritonserver") from None
 
     def observation(self, samples: list[Sample]) -> Observation:
         """The looks so far, with what needs only one: configs of the models, and the log."""
@@ -148,7 +148,7 @@ class Reader:
                 raise CannotRead(f"{url.geturl()} answers with HTTP status {answer.status}")
             return metrics_page.parse(text)
         except BadPage as bad:
-            raise CannotRead(f"{url.geturl()} is no page of metrics: {bad}") from None
+            raise CannotRead(f"{url.geturl()} is not a page of metrics: {bad}") from None
         except (OSError, http.client.HTTPException) as error:
             raise CannotRead(f"{url.geturl()} can't be read: {error or type(error).__name__}") from None
         finally:

@@ -42,15 +42,16 @@ def for_people(server: str, seen: Observation, findings: list[Finding], not_judg
     for finding in findings:
         lines += [*_block(finding), ""]
     if not_judged:
-        lines.append("too little was seen to judge:")
+        lines.append("not enough was seen to judge:")
         lines += [f"  {each.name:<24} {each.why}" for each in dict.fromkeys(not_judged)]
-    lines += [f"not looked at: {what}" for what in _unseen(seen)]
+    lines += [f"not examined: {what}" for what in _unseen(seen)]
     return "\n".join(lines).rstrip()
 
 
 def _count(findings: list[Finding]) -> str:
     return (
-        f"{len(findings)} finding{'s' if len(findings) > 1 else ''}, the worst first; docs/troubleshooting.md has more"
+        f"{len(findings)} finding{'s' if len(findings) > 1 else ''}, the worst first; see "
+        "docs/troubleshooting.md for more"
     )
 
 
@@ -74,9 +75,9 @@ def _block(finding: Finding) -> list[str]:
 def _unseen(seen: Observation) -> list[str]:
     missing = []
     if seen.last.machine is None:
-        missing.append("processes, memory and /dev/shm, as the server doesn't run on this machine, or as another user")
+        missing.append("processes, memory and /dev/shm, since the server runs on another machine or as another user")
     if not seen.has_log:
-        missing.append("the server's log: give --log FILE")
+        missing.append("the server's log; give --log FILE")
     return missing
 
 

@@ -35,7 +35,7 @@ def kv_cache_full(seen: Observation) -> Found:
         if not any(paused) and not held_up:
             continue
         if len(waiting) < MIN_LOOKS:
-            yield NotJudged("kv_cache_full", f"{len(waiting)} looks at {model}, {MIN_LOOKS} are needed")
+            yield NotJudged("kv_cache_full", f"{len(waiting)} readings of {model}; {MIN_LOOKS} are needed")
         elif any(paused) or held_up >= len(waiting) / 2:
             out = f", up to {max(paused):.0f} paused" if any(paused) else ""
             blocks = seen.last.page.get(BLOCKS, model=model, kv_cache_block_type="max") or 0
@@ -44,13 +44,14 @@ def kv_cache_full(seen: Observation) -> Found:
                 "kv_cache_full",
                 Weight.SLOW,
                 model,
-                f"{mean(share):.0%} of its {tokens:.0f} tokens used, {mean(waiting):.1f} requests waited (mean){out}",
-                "no request begins until another ends (guaranteed_no_evict), or the youngest give way and are computed "
-                "again (max_utilization)",
+                f"{mean(share):.0%} of its {tokens:.0f} tokens were used while {mean(waiting):.1f} requests "
+                f"waited (mean){out}",
+                "no request can start until another one ends (guaranteed_no_evict), or the youngest ones give "
+                "way and are recomputed later (max_utilization)",
                 seen.file(model),
                 "max_tokens_in_paged_kv_cache, kv_cache_free_gpu_mem_fraction",
-                "half as much again, if memory is left; else a lower max_batch_size, an 8-bit KV cache (half the bytes "
-                "of a token), or shorter prompts and max_tokens",
+                "raise it by half if there is memory; otherwise a lower max_batch_size, an 8-bit KV cache (half "
+                "the bytes per token), or shorter prompts and fewer max_tokens",
             )
 
 
@@ -63,12 +64,13 @@ def engine_batch_full(seen: Observation) -> Found:
         if not held_up or max(kv_share(seen, model), default=0) >= FULL_CACHE:
             continue
         if len(waiting) < MIN_LOOKS:
-            yield NotJudged("engine_batch_full", f"{len(waiting)} looks at {model}, {MIN_LOOKS} are needed")
+            yield NotJudged("engine_batch_full", f"{len(waiting)} readings of {model}; {MIN_LOOKS} are needed")
         elif len(held_up) >= len(waiting) / 2:
             most = seen.last.page.get(REQUESTS, model=model, request_type="max") or 0
             name, meaning, key, change = _held_up_by(seen, model, mean(held_up), most)
             figure = (
-                f"{mean(held_up):.1f} requests computed, {mean(waiting):.1f} waited (means); a batch holds {most:.0f}"
+                f"{mean(held_up):.1f} requests were computed and {mean(waiting):.1f} waited (means); a "
+                f"batch holds {most:.0f}"
             )
             yield Finding(name, Weight.SLOW, model, figure, meaning, seen.file(model), key, change)
 
@@ -80,25 +82,25 @@ def _held_up_by(seen: Observation, model: str, running: float, most: float) -> t
         is_built = model in seen.models and seen.models[model].backend == "tensorrtllm"
         return (
             "engine_batch_full" if most > 1 else "engine_batch_of_one",
-            "the batch is full while the KV cache still has room",
+            "the batch is full although the KV cache still has room",
             "max_batch_size",
-            "twice as large while the time of a token stays bearable"
+            "double it, as long as the time per token stays acceptable"
             + ("; the engine must be built for it (trtllm-build --max_batch_size)" if is_built else ""),
         )
     if parameters.get("gpt_model_type", "").upper() == "V1":
         return (
             "engine_batch_static",
-            "in a static batch those that come later wait for its longest member",
+            "later requests wait until the longest member of a static batch ends",
             "gpt_model_type",
             "inflight_fused_batching",
         )
     return (
         "kv_cache_reserved",
-        "the batch has places and the cache has room, but that is kept for what running requests may still need, up to "
-        "their max_tokens (guaranteed_no_evict); or max_num_tokens is no larger than one prompt",
+        "batch and cache have room, but the cache is reserved for what running requests may still need, up to their "
+        "max_tokens (guaranteed_no_evict); or max_num_tokens is no larger than one prompt",
         "max_tokens_in_paged_kv_cache, batch_scheduler_policy, max_num_tokens",
-        "a larger cache; clients that ask for the max_tokens they need; or max_utilization, where a request may be "
-        "paused; max_num_tokens twice as large",
+        "a larger cache; clients that ask only for the max_tokens they need; max_utilization, under which a request "
+        "may be paused; or double max_num_tokens",
     )
 
 
@@ -110,18 +112,18 @@ def kv_cache_never_reused(seen: Observation) -> Found:
         if not reused or reused[-1] != reused[0] or not served:
             continue
         if served < MIN_REQUESTS:
-            yield NotJudged("kv_cache_never_reused", f"{served} requests to {model}, {MIN_REQUESTS} are needed")
+            yield NotJudged("kv_cache_never_reused", f"{served} requests to {model}; {MIN_REQUESTS} are needed")
         else:
             yield Finding(
                 "kv_cache_never_reused",
                 Weight.NOTE,
                 model,
-                f"{served} requests, no block reused",
-                "equal beginnings of prompts (a system prompt, a chat so far) are computed again each time; only if "
-                "no two prompts begin alike is this as it should be",
+                f"{served} requests reused no block",
+                "equal beginnings of prompts (a system prompt, a chat so far) are recomputed each time; this is "
+                "only right if no two prompts begin alike",
                 seen.file(model),
                 "enable_kv_cache_reuse",
-                "true, on an engine built with --use_paged_context_fmha enable; put what is equal first in prompts",
+                "true, with an engine built with --use_paged_context_fmha enable; put what is equal first in prompts",
             )
 
 
@@ -132,18 +134,18 @@ def gpu_swings(seen: Observation) -> Found:
         if max(use) == 0 or not is_always_busy(seen):
             continue
         if len(use) < SWING_LOOKS:
-            yield NotJudged("gpu_swings", f"{len(use)} readings of the GPU, {SWING_LOOKS} are needed: --seconds 20")
+            yield NotJudged("gpu_swings", f"{len(use)} readings of the GPU; {SWING_LOOKS} are needed: --seconds 20")
         elif is_swinging(use):
             yield Finding(
                 "gpu_swings",
                 Weight.SLOW,
                 gpu,
                 f"busy {min(use):.0%} to {max(use):.0%}, mean {mean(use):.0%}, with requests in flight all the time",
-                "the GPU waits for its next work: batches that run to their longest member (V1), few streams, or "
-                "tokenizers that are too slow",
+                "the GPU waits for work: because batches run until their longest member ends (V1), because there "
+                "are few streams, or because tokenizers are too slow",
                 seen.file(next(iter(engines(seen)), "tensorrt_llm_large")),
                 "gpt_model_type, enable_chunked_context",
-                "inflight_fused_batching and true; then more streams (too_few_routers) and too_few_tokenizers; "
+                "inflight_fused_batching and true; then see too_few_routers (more streams) and too_few_tokenizers; "
                 "nsys shows the gaps (docs/tuning.md)",
             )
 
@@ -157,12 +159,12 @@ def gpu_memory_full(seen: Observation) -> Iterator[Finding]:
                 "gpu_memory_full",
                 Weight.FAILING,
                 gpu,
-                f"{used / 2**30:.1f} of {total / 2**30:.1f} GiB used",
-                "a longer prompt, a larger batch or a second engine that loads ends in 'out of memory'",
+                f"{used / 2**30:.1f} of {total / 2**30:.1f} GiB are used",
+                "a longer prompt, a larger batch or loading a second engine will fail with 'out of memory'",
                 seen.file(next(iter(engines(seen)), "tensorrt_llm_large")),
                 "kv_cache_free_gpu_mem_fraction",
-                "0.05 lower; two engines on one GPU: max_tokens_in_paged_kv_cache for each "
-                "(`python -m scripts.plan` works them out)",
+                "lower it by 0.05; for two engines on one GPU, set max_tokens_in_paged_kv_cache for each "
+                "(`python -m scripts.plan` computes it)",
             )
 
 

@@ -25,13 +25,15 @@ def clock_skew(seen: Observation) -> Iterator[Finding]:
             Weight.NOTE,
             "clock",
             f"the server's timestamps are {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} this machine",
-            "dashboards show what happens at the wrong moment, logs of two machines can't be laid beside each other"
+            "dashboards show events at the wrong time, and logs of the two machines can't be compared"
             + (
-                "; whole hours: TensorRT-LLM's timestamp before release 26.04 under daylight saving" if is_hours else ""
+                "; a whole hour is TensorRT-LLM's timestamp before release 26.04 under daylight saving time"
+                if is_hours
+                else ""
             ),
             "-",
             "-",
-            "NTP on both machines (timedatectl status)",
+            "use NTP on both machines (timedatectl status)",
         )
 
 
@@ -52,11 +54,12 @@ def metrics_frozen(seen: Observation) -> Iterator[Finding]:
             model,
             f"TensorRT-LLM's timestamp did not move in {seen.seconds:.0f} s with requests active"
             if stale
-            else f"{seen.counted(model).requests} requests by /v2/models/stats, none by the metrics page",
-            "dashboards show the past: the page is another server's, a proxy's copy, or its thread is dead",
+            else f"{seen.counted(model).requests} requests according to /v2/models/stats, none according to the "
+            "metrics page",
+            "dashboards show the past: the page belongs to another server or is a proxy's copy, or its thread is dead",
             seen.file(model),
             "stats_check_period_ms" if stale else "--metrics-port",
-            "the metrics port of this server; if it is the right one, restart the server",
+            "use this server's metrics port; if it is the right one already, restart the server",
         )
 
 
@@ -72,11 +75,11 @@ def counters_reset(seen: Observation) -> Iterator[Finding]:
             "counters_reset",
             Weight.NOTE,
             ", ".join(sorted(reset)),
-            "its counters fell meanwhile",
-            "the model was loaded again (by hand, or by scripts/serve as a process died), or the server started anew",
+            "its counters fell",
+            "the model was reloaded (by hand, or by scripts/serve because a process died), or the server restarted",
             "-",
             "-",
-            "in dashboards rate() and increase(), which see it, never the counter or a difference of it",
+            "in dashboards, use rate() and increase(), which allow for it, never the counter itself or a difference",
         )
 
 

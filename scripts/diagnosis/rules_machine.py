@@ -31,7 +31,7 @@ _MEMORY = (
         "the GPU's memory",
         (
             "kv_cache_free_gpu_mem_fraction, max_batch_size",
-            "lower, or a quantised engine; two engines on one GPU: caps",
+            "lower it, or use a quantised engine; for two engines on one GPU, set caps",
         ),
     ),
     (
@@ -55,14 +55,16 @@ def out_of_memory(seen: Observation) -> Iterator[Finding]:
     for pattern, what, (key, change) in _MEMORY:
         lines = [line for line in (*seen.log_before, *seen.log_during) if _kind(line) is pattern]
         if lines:
-            yield _memory(seen, what, f"{len(lines)} lines of the log, the last: {lines[-1][:160]}", key, change)
+            yield _memory(
+                seen, what, f"{len(lines)} lines of the log say so, the last one: {lines[-1][:160]}", key, change
+            )
     first, last = seen.first.machine, seen.last.machine
     if first and last:
         _, what, (key, change) = _MEMORY[-1]
         if killed := last.oom_kills - first.oom_kills:
-            yield _memory(seen, what, f"the kernel killed {killed} processes for memory", key, change)
+            yield _memory(seen, what, f"the kernel killed {killed} processes for lack of memory", key, change)
         elif last.memory_available < LITTLE_MEMORY * last.memory_total:
-            left = f"{last.memory_available / GIB:.1f} of {last.memory_total / GIB:.1f} GiB left"
+            left = f"{last.memory_available / GIB:.1f} of {last.memory_total / GIB:.1f} GiB are left"
             yield _memory(seen, what, left, key, change)
 
 
@@ -74,7 +76,7 @@ def _kind(line: str) -> re.Pattern[str] | None:
 
 def _memory(seen: Observation, what: str, figure: str, key: str, change: str) -> Finding:
     file = seen.file(next(iter(engines(seen)), ROUTER))
-    meaning = "allocations fail, or the kernel ends a process: of a model, or the whole server"
+    meaning = "allocations fail, or the kernel kills a process of a model or the whole server"
     return Finding("out_of_memory", Weight.FAILING, what, figure, meaning, file, key, change)
 
 
@@ -88,17 +90,17 @@ def shm_nearly_full(seen: Observation) -> Iterator[Finding]:
     used = 1 - last.shm_free / max(1, last.shm_total)
     if used >= FULL_SHM or left_s < SHM_HORIZON_S:
         processes = sum(last.stubs.values())
-        growing = f", {grown / MIB:.0f} MB more than {seen.seconds:.0f} s before: full in {left_s:.0f} s"
+        growing = f", {grown / MIB:.0f} MB more than {seen.seconds:.0f} s before, so it will be full in {left_s:.0f} s"
         yield Finding(
             "shm_nearly_full",
             Weight.FAILING,
             "/dev/shm",
-            f"{used:.0%} of {last.shm_total / MIB:.0f} MB used" + (growing if left_s < SHM_HORIZON_S else ""),
-            "each python process holds 1 MB and grows by as much; full, it ends the whole server with signal 11",
+            f"{used:.0%} of {last.shm_total / MIB:.0f} MB are used" + (growing if left_s < SHM_HORIZON_S else ""),
+            "each Python process takes 1 MB and grows in such steps; when it is full, the server dies with signal 11",
             seen.file(ROUTER),
             "instance_group.count",
-            f"--shm-size above {2 * SHM_MIB_PER_INSTANCE * processes + 64}m for {processes} processes, or fewer; "
-            "files that no process maps are removed by the next scripts/serve",
+            f"--shm-size above {2 * SHM_MIB_PER_INSTANCE * processes + 64}m for {processes} processes, or have fewer; "
+            "the next scripts/serve removes files that no process maps",
         )
 
 
@@ -109,21 +111,21 @@ def low_throughput(seen: Observation) -> Found:
     if not held_up or not part:
         return
     if len(waiting) < MIN_LOOKS:
-        yield NotJudged("low_throughput", f"{len(waiting)} looks at the queues, {MIN_LOOKS} are needed")
+        yield NotJudged("low_throughput", f"{len(waiting)} readings of the queues; {MIN_LOOKS} are needed")
     elif held_up >= len(waiting) / 2:
         tokens = sum(seen.grown.by("model", "llm_router_output_tokens_total").values()) / seen.seconds
-        figure = f"{mean(waiting):.1f} requests waited (mean), {tokens:.0f} tokens/s, {part} busy {use:.0%}"
+        figure = f"{mean(waiting):.1f} requests waited (mean) at {tokens:.0f} tokens/s, with the {part} {use:.0%} busy"
         if use < IDLE:
             yield Finding(
                 "low_throughput",
                 Weight.SLOW,
                 _narrowest(seen),
                 figure,
-                "neither GPU nor CPU is what holds the requests up: a setting is",
+                "a setting holds the requests up, not the GPU or the CPU",
                 seen.file(_narrowest(seen)),
                 "instance_group.count" if _narrowest(seen) in (ROUTER, PREPROCESSING) else "max_batch_size",
-                "by the finding on this model, if there is one: too_few_routers, engine_batch_full, kv_cache_full; "
-                "else more work for a step of the engine (max_batch_size)",
+                "follow the finding on this model, if there is one: too_few_routers, engine_batch_full, kv_cache_full; "
+                "otherwise give the engine more work in each step (max_batch_size)",
             )
         elif use >= SATURATED:
             yield Finding(
@@ -131,7 +133,7 @@ def low_throughput(seen: Observation) -> Found:
                 Weight.SLOW,
                 part,
                 figure,
-                "no setting makes it faster by much: the processors have no time left, of whichever program",
+                "no setting will make it much faster: the processors are busy, with this or other programs",
                 "-",
                 "-",
                 "a smaller or quantised model, more hardware, or a lower max_queue_size, which refuses sooner",
@@ -144,7 +146,7 @@ def cpu_swings(seen: Observation) -> Found:
     if not use or max(use) == 0 or _gpu_use(seen) or not is_always_busy(seen):
         return
     if len(use) < SWING_LOOKS:
-        yield NotJudged("cpu_swings", f"{len(use)} readings of the CPU, {SWING_LOOKS} are needed")
+        yield NotJudged("cpu_swings", f"{len(use)} readings of the CPU; {SWING_LOOKS} are needed")
     elif is_swinging(use):
         yield Finding(
             "cpu_swings",
@@ -152,11 +154,11 @@ def cpu_swings(seen: Observation) -> Found:
             "CPU",
             f"the server uses {min(use):.0%} to {max(use):.0%} of the CPU, mean {mean(use):.0%}, "
             "with requests in flight all the time",
-            "work comes in waves: batches that run to their longest member (V1), clients that send all at once and "
-            "wait for all, or long prompts",
+            "work comes in waves: batches that run until their longest member ends (V1), clients that send "
+            "everything at once and then wait, or long prompts",
             seen.file(next(iter(engines(seen)), ROUTER)),
             "gpt_model_type, enable_chunked_context",
-            "inflight_fused_batching and true; clients that send each request when it comes",
+            "inflight_fused_batching and true; let clients send each request as it comes",
         )
 
 

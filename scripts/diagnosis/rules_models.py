@@ -29,10 +29,11 @@ def child_not_ready(seen: Observation) -> Iterator[Finding]:
                 Weight.FAILING,
                 child,
                 f"{state}{f': {_line(reason)}' if reason else ''}, while {ROUTER} is ready",
-                "what needs it fails, or is answered by a fallback; ready of a model says nothing of those it calls",
+                "requests that need it fail or go to a fallback; readiness says nothing about the models that a "
+                "model calls",
                 seen.file(child),
                 "-",
-                f"POST /v2/repository/models/{child}/load, or correct what the reason names first",
+                f"POST /v2/repository/models/{child}/load, after correcting what the reason names",
             )
 
 
@@ -47,8 +48,12 @@ def model_failed_to_load(seen: Observation) -> Iterator[Finding]:
                 Weight.NOTE if is_on_purpose else Weight.FAILING,
                 model,
                 _line(reason) or "unloaded",
-                "it answers nothing, and /v2/health/ready says no because of it (without --strict-readiness=false)"
-                + ("; an ensemble goes with the first of its models, and comes back with it" if is_on_purpose else ""),
+                "it answers no requests, and makes /v2/health/ready say no (unless --strict-readiness=false)"
+                + (
+                    "; an ensemble goes away with the first of its models, and comes back with it"
+                    if is_on_purpose
+                    else ""
+                ),
                 seen.file(model),
                 "-",
                 f"{'' if is_on_purpose else 'correct what the reason names, then '}"
@@ -63,7 +68,7 @@ def stub_dead(seen: Observation) -> Iterator[Finding]:
     for model in sorted(missing.keys() | unhealthy):
         if model in missing:
             lost, instances = missing[model], seen.models[model].instances
-            figure = f"{instances - lost} of {instances} processes live"
+            figure = f"{instances - lost} of {instances} processes are alive"
         else:
             figure = "the log says that a process is not healthy"
         yield Finding(
@@ -71,10 +76,10 @@ def stub_dead(seen: Observation) -> Iterator[Finding]:
             Weight.FAILING,
             model,
             figure,
-            "requests to the dead process fail after a second or, streams, never end; the model stays ready",
+            "requests to the dead process fail after a second, streams never end, and the model stays ready",
             seen.file(model),
             "-",
-            f"scripts/serve loads it again by itself; elsewhere POST .../models/{model}/unload, wait for UNAVAILABLE, "
+            f"scripts/serve reloads it by itself; elsewhere, POST .../models/{model}/unload, wait for UNAVAILABLE, "
             "then load; see dmesg and out_of_memory for why it died",
         )
 
@@ -93,11 +98,11 @@ def backend_errors(seen: Observation) -> Iterator[Finding]:
                 model,
                 f"{failed:.0f} of {failed + answered:.0f} requests failed"
                 + (f"; the log's last error: {_line(errors[-1])}" if errors else ""),
-                "the model itself answers with errors; decoupled ones (llm_router, the engines) are not among these, "
-                "as Triton counts their errors as successes: see requests_fail",
+                "the model itself answers with errors; this does not include decoupled models (llm_router, the "
+                "engines), whose errors Triton counts as successes: see requests_fail",
                 seen.file(model),
                 "-",
-                "the server's log has the reason (--log FILE if it isn't shown here)",
+                "see the reason in the server's log (give --log FILE if it isn't shown here)",
             )
 
 

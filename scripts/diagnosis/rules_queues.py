@@ -32,21 +32,25 @@ def queue_growing(seen: Observation) -> Found:
         third = len(waiting) // 3
         if waiting and waiting[-1] >= waiting[0] + GROWTH:
             if len(waiting) < MIN_LOOKS:
-                yield NotJudged("queue_growing", f"{len(waiting)} looks at the queues, {MIN_LOOKS} are needed")
+                yield NotJudged("queue_growing", f"{len(waiting)} readings of the queues; {MIN_LOOKS} are needed")
             elif min(waiting[-third:]) > max(waiting[:third]):
                 rate = (waiting[-1] - waiting[0]) / seen.seconds
                 places = seen.models[model].queue_places
-                full = f"; full in {max(0.0, places - waiting[-1]) / rate:.0f} s" if places else "; it has no limit"
+                full = (
+                    f"; it will be full in {max(0.0, places - waiting[-1]) / rate:.0f} s"
+                    if places
+                    else "; it has no limit"
+                )
                 yield Finding(
                     "queue_growing",
                     Weight.FAILING,
                     model,
-                    f"{waiting[0]:.0f} -> {waiting[-1]:.0f} requests wait, {rate:.1f} more each second{full}",
-                    "requests come faster than they are answered: every one waits longer than the one before",
+                    f"{waiting[0]:.0f} -> {waiting[-1]:.0f} requests waited, {rate:.1f} more each second{full}",
+                    "requests come faster than they are answered, so each waits longer than the one before",
                     seen.file(model),
                     "instance_group.count, dynamic_batching.default_queue_policy.max_queue_size",
-                    "more instances where too_few_routers or too_few_tokenizers says so; else this is the most that "
-                    "the engines give: send less, or let a lower max_queue_size refuse sooner",
+                    "more instances if too_few_routers or too_few_tokenizers says so; otherwise the engines are "
+                    "at their limit: send less, or refuse sooner with a lower max_queue_size",
                 )
 
 
@@ -60,12 +64,13 @@ def queue_full(seen: Observation) -> Found:
                 "queue_full",
                 Weight.FAILING,
                 name,
-                f"{max(waiting):.0f} requests waited at {full} of {len(waiting)} looks; "
-                f"{model.max_queue_size} may, of each priority",
-                "the next one is refused as UNAVAILABLE, 'Exceeds maximum queue size'; no metric counts those",
+                f"{max(waiting):.0f} requests waited in {full} of {len(waiting)} readings; "
+                f"{model.max_queue_size} of each priority may",
+                "further ones are refused as UNAVAILABLE, 'Exceeds maximum queue size'; no metric counts those",
                 seen.file(name),
                 "dynamic_batching.default_queue_policy.max_queue_size",
-                "serve faster first (queue_growing); larger only if bursts are short, as each place is waiting time",
+                "serve faster first (queue_growing); make it larger only if bursts are short, since each place "
+                "adds waiting",
             )
 
 
@@ -80,11 +85,11 @@ def rejections(seen: Observation) -> Found:
                 "rejections",
                 Weight.FAILING,
                 model,
-                f"{count:.0f} requests rejected, their queue timeout{limit} had run out",
-                "they waited until Triton gave them up, or their client set a short `timeout`",
+                f"{count:.0f} requests were rejected because their queue timeout{limit} had passed",
+                "they waited until Triton gave up on them, or their clients set a short `timeout`",
                 seen.file(model),
                 "dynamic_batching.default_queue_policy.default_timeout_microseconds",
-                "serve faster first (queue_growing, too_few_routers); a longer timeout only lets them wait longer",
+                "serve faster first (queue_growing, too_few_routers); a longer timeout only makes them wait longer",
             )
 
 
@@ -97,10 +102,10 @@ def queue_delay_long(seen: Observation) -> Found:
                 Weight.SLOW,
                 name,
                 f"{model.queue_delay_us / 1e6:g} s",
-                "a request that comes alone waits all of it; seconds are no batching, whatever an article says",
+                "a request that comes alone waits for all of it; seconds gain nothing, whatever an article says",
                 seen.file(name),
                 _DELAY,
-                "0 for an engine that batches in flight, else 100 to 5000",
+                "0 for an engine that batches in flight, otherwise 100 to 5000",
             )
 
 
@@ -117,12 +122,12 @@ def queue_delay_useless(seen: Observation) -> Found:
                 "queue_delay_useless",
                 Weight.SLOW,
                 name,
-                f"{did.requests} requests in {did.executions} batches; each waited {did.mean_wait_ms:.1f} ms, "
+                f"{did.requests} requests in {did.executions} batches; each waited for {did.mean_wait_ms:.1f} ms, "
                 f"the delay is {model.queue_delay_us / 1000:g} ms",
-                "the batcher holds each request back for others, and sends it alone all the same",
+                "the batcher holds each request back for others, but then sends it alone all the same",
                 seen.file(name),
                 _DELAY,
-                "0: what comes while the instances work is batched anyway",
+                "0: requests that come while the instances are busy are batched anyway",
             )
 
 
@@ -137,7 +142,7 @@ def batches_of_one(seen: Observation) -> Found:
             yield _too_few("batches_of_one", name, did)
         elif did.mean_batch < ALONE and waited_ms > max(5.0, did.mean_execution_ms):
             ragged = "true for each input whose shape varies; requests with other optional inputs never share a batch"
-            key, change = "dynamic_batching", "add `dynamic_batching { }`: without it nothing is put together"
+            key, change = "dynamic_batching", "add `dynamic_batching { }`: without it there are no batches"
             if model.has_batcher:
                 key, change = "input.allow_ragged_batch", ragged
             yield Finding(
@@ -145,8 +150,8 @@ def batches_of_one(seen: Observation) -> Found:
                 Weight.SLOW,
                 name,
                 f"{did.requests} requests in {did.executions} executions of {did.mean_execution_ms:.1f} ms, "
-                f"each waited {did.mean_wait_ms:.1f} ms; up to {model.max_batch_size} could go together",
-                "requests queue for a model that could compute them at once",
+                f"each waited {did.mean_wait_ms:.1f} ms; up to {model.max_batch_size} could share one",
+                "requests queue for a model that could compute them together",
                 seen.file(name),
                 key,
                 change,
@@ -164,10 +169,13 @@ def single_instance_stalls(seen: Observation) -> Found:
         if did.requests < MIN_EXECUTIONS:
             yield _too_few("single_instance_stalls", name, did)
         elif waited_ms > STALL_MS and busy < BUSY:
-            key, change = "instance_group.count", "2, or no dynamic_batching where the model batches by itself"
+            key, change = "instance_group.count", "2, or no dynamic_batching if the model batches by itself"
             if model.has_limited_queue:
                 key = "dynamic_batching.default_queue_policy"
-                change = "no size, timeout or priorities where the callers are limited; else instance_group.count 2"
+                change = (
+                    "no size, timeout or priorities if the number of callers is limited; otherwise "
+                    "instance_group.count 2"
+                )
             yield Finding(
                 "single_instance_stalls",
                 Weight.SLOW,
@@ -196,9 +204,9 @@ def too_few_tokenizers(seen: Observation) -> Found:
                 "too_few_tokenizers",
                 Weight.SLOW,
                 name,
-                f"{model.instances} instances busy {busy:.0%} of the time, requests waited {did.mean_wait_ms:.0f} ms "
-                f"for {did.mean_execution_ms:.1f} ms of work",
-                "prompts wait for a tokenizer before any engine hears of them",
+                f"{model.instances} instances were busy {busy:.0%} of the time, and requests waited "
+                f"{did.mean_wait_ms:.0f} ms for {did.mean_execution_ms:.1f} ms of work",
+                "prompts wait for a tokenizer before any engine sees them",
                 seen.file(name),
                 "instance_group.count",
                 f"{wanted}, {TOKENIZER_PROCESS_MB} MB each"
@@ -214,7 +222,7 @@ def too_few_routers(seen: Observation) -> Found:
         return
     held_up = sum(busy >= model.instances and queued >= 1 for busy, queued in zip(in_flight, waiting, strict=True))
     if held_up and len(waiting) < MIN_LOOKS:
-        yield NotJudged("too_few_routers", f"{len(waiting)} looks at the router's queue, {MIN_LOOKS} are needed")
+        yield NotJudged("too_few_routers", f"{len(waiting)} readings of the router's queue; {MIN_LOOKS} are needed")
     elif held_up >= len(waiting) / 2:
         more = math.ceil(mean(waiting))
         wanted = model.instances + more
@@ -223,7 +231,7 @@ def too_few_routers(seen: Observation) -> Found:
             Weight.SLOW,
             ROUTER,
             f"all {model.instances} processes were answering and {mean(waiting):.0f} requests waited (mean)",
-            "a process answers one request at a time, so as many stream at once as there are processes",
+            "a process answers one request at a time, so no more can stream at once than there are processes",
             seen.file(ROUTER),
             "instance_group.count",
             f"{wanted}, which takes another {ROUTER_PROCESS_MB * more} MB of memory and "
@@ -238,5 +246,5 @@ def busy_share(did: Counts, model: Model, seen: Observation) -> float:
 
 def _too_few(rule: str, model: str, did: Counts) -> NotJudged:
     return NotJudged(
-        rule, f"{did.requests} requests to {model} in {did.executions} batches, {MIN_EXECUTIONS} are needed"
+        rule, f"{did.requests} requests to {model} in {did.executions} batches; {MIN_EXECUTIONS} are needed"
     )

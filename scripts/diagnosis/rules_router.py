@@ -23,11 +23,11 @@ Found = Iterator[Finding | NotJudged]
 # What became of a request (its `finish`), what that means, and what to change: file, key, change.
 _FAILURES = {
     "busy": ("every engine's queue was full", "max_queue_size", "serve faster first: engine_batch_full, kv_cache_full"),
-    "unavailable": ("no engine was there, or none worked", "-", "see child_not_ready, stub_dead and breaker_open"),
+    "unavailable": ("no engine was available", "-", "see child_not_ready, stub_dead and breaker_open"),
     "internal": ("an engine took the request and failed", "-", "the server's log says why"),
-    "engine_error": ("an engine broke after text had been sent", "-", "the server's log says why"),
+    "engine_error": ("an engine failed after text had been sent", "-", "the server's log says why"),
     "timeout": (
-        "the time ran out before the answer's end",
+        "the time limit passed before the answer ended",
         "TIMEOUT_SECONDS",
         "see long_tail and low_throughput first",
     ),
@@ -64,11 +64,11 @@ def breaker_open(seen: Observation) -> Iterator[Finding]:
     avoided = {reason: count for reason, count in reasons.items() if reason.endswith("_cooling_down") and count}
     for model, times in sorted(opened.items()):
         tier = next((reason for reason in avoided if f"_{reason.removesuffix('_cooling_down')}" in model), "")
-        around = f"; {avoided.pop(tier):.0f} requests went around it" if tier else ""
+        around = f"; {avoided.pop(tier):.0f} requests avoided it" if tier else ""
         if times or around:
             yield _breaker(model, f"opened {times:.0f} times{around}")
     for reason, count in avoided.items():
-        yield _breaker(reason.removesuffix("_cooling_down"), f"{count:.0f} requests went around it ({reason})")
+        yield _breaker(reason.removesuffix("_cooling_down"), f"{count:.0f} requests avoided it ({reason})")
 
 
 def _breaker(model: str, figure: str) -> Finding:
@@ -77,10 +77,10 @@ def _breaker(model: str, figure: str) -> Finding:
         Weight.FAILING,
         model,
         figure,
-        "it failed too often lately; other engines answer in its place, at their price",
+        "it has failed too often lately; other engines answer in its place, at their prices",
         POLICY,
         "BREAKER_FAILURES, BREAKER_ERROR_RATE, COOL_DOWN_SECONDS",
-        "nothing, but the cause: the log names each failure; see stub_dead, out_of_memory, child_not_ready",
+        "leave these, and find the cause: the log has each failure; see stub_dead, out_of_memory, child_not_ready",
     )
 
 
@@ -99,11 +99,11 @@ def policy_refused(seen: Observation) -> Iterator[Finding]:
             "policy_refused",
             Weight.FAILING,
             ROUTER,
-            reason or f"{refused:.0f} reloads refused",
-            "the edited file does not decide: the last good version serves on",
+            reason or f"{refused:.0f} reloads were refused",
+            "the edited file has no effect; the last good version stays in force",
             reason.split(": ")[0] if reason else POLICY,
             "-",
-            "what `scripts/policy check` says of the file; save it again",
+            "correct what `scripts/policy check` reports, and save the file again",
         )
 
 
@@ -115,7 +115,7 @@ def policy_errors(seen: Observation) -> Iterator[Finding]:
             Weight.FAILING,
             ROUTER,
             f"{count:.0f} requests",
-            "the policy's rules raised, or took longer than 0.25 s: DEFAULT answered",
+            "the policy's rules raised, or took longer than 0.25 s, so DEFAULT decided",
             POLICY,
             "choose",
             "the log names the line; add the case to EXAMPLES",
@@ -132,10 +132,10 @@ def prompt_check_fails(seen: Observation) -> Iterator[Finding]:
                 Weight.FAILING,
                 check,
                 f"{count:.0f} of {judged:.0f} prompts",
-                "by its on_failure these prompts were refused, or went on unchecked by it",
+                "the check failed, so its on_failure refused these prompts or let them pass unchecked",
                 POLICY,
                 "SAFETY",
-                "classifier: load text_pipeline_ensemble, or a larger budget_ms; else the log says why",
+                "for the classifier, load text_pipeline_ensemble or raise budget_ms; otherwise see the log",
             )
 
 
@@ -144,7 +144,7 @@ def long_tail(seen: Observation) -> Found:
     name = "llm_router_time_to_first_token_seconds"
     for model, count in sorted(seen.grown.by("model", f"{name}_count").items()):
         if count and count < MIN_FIRST_TOKENS:
-            yield NotJudged("long_tail", f"{count:.0f} answers of {model}, {MIN_FIRST_TOKENS} are needed")
+            yield NotJudged("long_tail", f"{count:.0f} answers of {model}; {MIN_FIRST_TOKENS} are needed")
         elif count:
             buckets = seen.grown.by("le", f"{name}_bucket", model=model)
             half, most = quantile(buckets, 0.5), quantile(buckets, 0.99)
@@ -155,12 +155,12 @@ def long_tail(seen: Observation) -> Found:
                     Weight.SLOW,
                     model,
                     f"first token: p50 {half * 1000:.0f} ms, p99 {most * 1000:.0f} ms, of {count:.0f} answers",
-                    f"some waited in the engine: {waiting:.1f} in the mean"
+                    f"some waited in the engine: {waiting:.1f} on average"
                     if waiting >= 1
-                    else "most are quick, some are held up: by long prompts beside them, a batch that runs to its end, "
-                    "or a process that was busy",
+                    else "most are quick, but some are held up by long prompts beside them, a batch that runs to "
+                    "its end, or a busy process",
                     seen.file(model),
                     "enable_chunked_context, max_num_tokens",
-                    "true, and smaller steps; gpt_model_type in flight; long prompts to the large engine "
+                    "true, and smaller steps; an in-flight gpt_model_type; long prompts to the large engine "
                     f"(SMALL_MAX_PROMPT_TOKENS in {POLICY}); urgent requests with priority 1",
                 )

@@ -91,10 +91,10 @@ def test_a_server_at_ease_is_healthy_and_what_was_not_looked_at_is_said(capsys):
     assert printed.out.splitlines() == [
         f"127.0.0.1:{port}: 1 models, 0 requests in 0.2 s",
         "nothing wrong was found",
-        "not looked at: processes, memory and /dev/shm, as the server doesn't run on this machine, or as another user",
-        "not looked at: the server's log: give --log FILE",
+        "not examined: processes, memory and /dev/shm, since the server runs on another machine or as another user",
+        "not examined: the server's log; give --log FILE",
     ]
-    assert "3 looks" in printed.err
+    assert "3 readings" in printed.err
 
 
 def test_findings_are_told_with_figure_place_and_change(capsys, tmp_path):
@@ -121,13 +121,13 @@ def test_what_can_not_be_read_is_told_in_one_line_and_by_the_exit_status(capsys,
     )
     with standing_in({**ANSWERS, "/metrics": "<html>hello</html>"}) as port:
         assert refused(capsys, *flags(port)).endswith(
-            "is no page of metrics: line 1 is no metric: '<html>hello</html>'"
+            "is not a page of metrics: line 1 is no metric: '<html>hello</html>'"
         )
     without = {path: answer for path, answer in ANSWERS.items() if path != "/metrics"}
     with standing_in(without) as port:
         assert refused(capsys, *flags(port)).endswith("/metrics answers with HTTP status 400")
     with standing_in({**ANSWERS, "/v2/models/stats": {"hello": 1}}) as port:
-        assert refused(capsys, *flags(port)) == f"error: what answers on 127.0.0.1:{port} is no tritonserver"
+        assert refused(capsys, *flags(port)) == f"error: what answers on 127.0.0.1:{port} is not a tritonserver"
 
 
 @pytest.mark.parametrize(

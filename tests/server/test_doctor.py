@@ -242,7 +242,7 @@ def test_a_process_that_died_and_counters_that_began_anew(server):
 
     eventually(is_back)
     said = {finding.name: finding for finding in judge(reader.observation(looks))[0]}
-    assert said["stub_dead"].figure == "0 of 1 processes live"
+    assert said["stub_dead"].figure == "0 of 1 processes are alive"
     assert said["counters_reset"].subject == "text_tokenizer"
 
 

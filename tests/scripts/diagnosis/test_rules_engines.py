@@ -72,7 +72,7 @@ def test_two_engines_at_ease_have_nothing_wrong():
 def test_a_full_cache_that_holds_requests_back_names_its_size_and_both_limits():
     full = {"used": 4060, "free": 0, "fraction": 1.0, "waiting": 7, "active": 13}
     found = only("kv_cache_full", **full)
-    assert found.figure == "100% of its 259840 tokens used, 7.0 requests waited (mean)"
+    assert found.figure == "100% of its 259840 tokens were used while 7.0 requests waited (mean)"
     assert (found.subject, found.file) == (SMALL, f"{SMALL}/config.pbtxt")
     assert found.key == "max_tokens_in_paged_kv_cache, kv_cache_free_gpu_mem_fraction"
 

@@ -30,7 +30,7 @@ def test_memory_that_ran_out_is_told_by_the_log(line, subject):
     ("last", "said"),
     [
         (replace(MACHINE, oom_kills=1), "the kernel killed 1 processes"),
-        (replace(MACHINE, memory_available=GIB // 2), "0.5 of 16.0 GiB left"),
+        (replace(MACHINE, memory_available=GIB // 2), "0.5 of 16.0 GiB are left"),
         (replace(MACHINE, memory_available=GIB), None),
     ],
 )
@@ -66,7 +66,7 @@ def test_requests_that_wait_are_held_up_by_a_setting_or_by_the_hardware(share, w
 
 def test_a_processor_that_others_keep_busy_is_a_limit_too():
     seen = working([0.2] * 7, **{PENDING % ROUTER: 3, "nv_cpu_utilization": 0.95})
-    assert finding(seen, "hardware_is_the_limit").figure.endswith("CPU busy 95%")
+    assert finding(seen, "hardware_is_the_limit").figure.endswith("with the CPU 95% busy")
 
 
 def test_too_few_looks_say_nothing_of_the_throughput():

@@ -42,7 +42,7 @@ def test_a_breaker_is_told_with_those_who_went_around_it():
         f'{request_log.REQUESTS}{{finish="stop",reason="small_cooling_down"}}': (0, 7),
     }
     only = finding(observed(series), "breaker_open")
-    assert (only.subject, only.figure) == (SMALL, "opened 1 times; 7 requests went around it")
+    assert (only.subject, only.figure) == (SMALL, "opened 1 times; 7 requests avoided it")
     assert names(observed({f'{opened}{{model="{SMALL}"}}': (3, 3)})) == []
     # It opened before the doctor came.
     of_before = observed({f'{request_log.REQUESTS}{{reason="large_cooling_down"}}': (9, 12)})

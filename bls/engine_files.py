@@ -52,7 +52,9 @@ class EngineFiles:
         """A new stream's decoder: from the byte table, or by calls where the tokenizer can't be put into one."""
         table = self._tables[model].get(model)
         if table.header.sha256 != self.manifest(model).tokenizer.sha256:
-            raise EngineUnavailable(f"the {TABLE_FILE_NAME} of {model} is another tokenizer's: reload preprocessing")
+            raise EngineUnavailable(
+                f"the {TABLE_FILE_NAME} of {model} belongs to another tokenizer: reload preprocessing"
+            )
         if table.is_supported:
             return table.decoder()
         return WindowDecoder(lambda ids: self._decode(model, ids))

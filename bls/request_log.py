@@ -37,10 +37,10 @@ def declare(metrics: Metrics) -> None:
     metrics.declare(FILTER_HITS, "COUNTER", "Sensitive words and personal data in answers, by category and action")
     metrics.declare(TOKENS_SAVED, "COUNTER", "Tokens that an engine was still allowed when the word filter stopped it")
     metrics.declare(
-        POLICY_ERRORS, "COUNTER", "Requests on which the policy raised or stalled; they went by its default"
+        POLICY_ERRORS, "COUNTER", "Requests on which the policy raised or stalled; its default answered them"
     )
-    metrics.declare(COST, "COUNTER", "What the tokens cost by the policy's prices, by engine model")
-    metrics.declare(BASELINE_COST, "COUNTER", "What they would have cost had the policy's BASELINE answered everything")
+    metrics.declare(COST, "COUNTER", "Cost of the tokens by the policy's prices, by engine model")
+    metrics.declare(BASELINE_COST, "COUNTER", "Cost of the tokens if the policy's BASELINE had answered everything")
     metrics.add(POLICY_ERRORS, 0)
     metrics.add(IN_FLIGHT, 0)  # Shown as 0 before the first request.
 

@@ -27,7 +27,7 @@ def tiers(repository: Path = MODEL_REPOSITORY) -> tuple[str, ...]:
 def tier_of(model: str) -> str:
     """The tier that an engine model serves. Raises ValueError for any other model."""
     if not is_engine(model):
-        raise ValueError(f"{model} is no engine model: their names begin with {ENGINE_PREFIX}")
+        raise ValueError(f"{model} is not an engine model; their names begin with {ENGINE_PREFIX}")
     return model.removeprefix(ENGINE_PREFIX)
 
 

@@ -19,5 +19,5 @@ def query(*fields: str) -> list[list[str]]:
     command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
     if ran.returncode:
-        raise Failed((ran.stdout + ran.stderr).strip().partition("\n")[0] or "without a word")
+        raise Failed((ran.stdout + ran.stderr).strip().partition("\n")[0] or "without any output")
     return [[value.strip() for value in line.split(",")] for line in ran.stdout.splitlines() if line.strip()]

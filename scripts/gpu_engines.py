@@ -28,8 +28,8 @@ from scripts.host.step import StepFailed, run_step
 BUILDERS = (build.ENGINE, build.LLMAPI)
 _PREFIX = re.compile(r"^(\[[^\]]*\]\s*)+")  # of TensorRT-LLM's log: [11/30/2026-03:40:00] [TRT-LLM] [I]
 _ERROR = re.compile(r"\w*(Error|Exception)\b.*:|error:")
-_HERE = """Here `python -m scripts.build_engines small|large --for tensorrt_llm` runs such commands; the model, tp_size,
-precision and sizes stand in engines/specs.toml."""
+_HERE = """Here `python -m scripts.build_engines small|large --for tensorrt_llm` runs such commands;
+engines/specs.toml holds the model, tp_size, precision and sizes."""
 _OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemory", re.IGNORECASE)
 
 
@@ -40,7 +40,7 @@ class CommandFailed(Exception):
 def spec_of(tier: str, spec: Spec, source: str | None) -> GpuSpec:
     """The tier's sub-table for GPUs, of the model `source` if there is one. Raises BadSpec."""
     if spec.tensorrt_llm is None:
-        raise BadSpec(f"specs.toml: [{tier}.tensorrt_llm] is missing, which says what the tier serves on GPUs")
+        raise BadSpec(f"specs.toml: [{tier}.tensorrt_llm] is missing; it says what the tier serves on GPUs")
     return replace(spec.tensorrt_llm, model=source) if source else spec.tensorrt_llm
 
 
@@ -51,13 +51,13 @@ def build_tier(plan: Plan, progress: Progress, force: bool) -> Manifest:
 
 def _runner(plan: Plan, progress: Progress) -> Callable[[Command], None]:
     def run(command: Command) -> None:
-        progress.status(f"{command.name} has begun")
+        progress.status(f"{command.name} has started")
         try:
             # In a folder that can be written: some of these programs leave files where they are started.
             run_step(command.words, os.environ, plan.work, plan.log, progress, _latest(command))
         except StepFailed as failed:
             if command.program == flags.BUILD:
-                progress.say(f"its checkpoint is kept for the next build, in {plan.work}")
+                progress.say(f"its checkpoint is kept for the next build in {plan.work}")
             raise CommandFailed(_reason(command, failed, plan.log)) from None
         except OSError as error:
             raise CommandFailed(f"{command.start[0]} can't be started: {error.strerror}") from None
@@ -82,12 +82,12 @@ def _latest(command: Command) -> Callable[[str], str | None]:
 
 def _reason(command: Command, failed: StepFailed, log: Path) -> str:
     lines = [said for line in failed.lines if (said := _PREFIX.sub("", line).strip())]
-    last = next((line for line in reversed(lines) if _ERROR.search(line)), lines[-1] if lines else "it said nothing")
+    last = next((line for line in reversed(lines) if _ERROR.search(line)), lines[-1] if lines else "without any output")
     ended = f"ended with exit status {failed.status}" if failed.status > 0 else f"was ended by signal {-failed.status}"
     hint = ""
     if failed.status == -9 or any(_OUT_OF_MEMORY.search(line) for line in lines):
-        hint = "; memory ran out: lower max_num_tokens or workers, or raise tp_size, in engines/specs.toml"
-    return f"{command.name} {ended}: {last}{hint} (all of it: {os.path.relpath(log)})"
+        hint = "; it ran out of memory: lower max_num_tokens or workers, or raise tp_size, in engines/specs.toml"
+    return f"{command.name} {ended}: {last}{hint} (the full output is in {os.path.relpath(log)})"
 
 
 def dry_run(plan: Plan, progress: Progress, source: str | None) -> str:
@@ -98,7 +98,10 @@ def dry_run(plan: Plan, progress: Progress, source: str | None) -> str:
         steps = build.planned(plan, progress.say)
     except Unreachable:
         family = family_by_name(model.name)
-        guess = f"# The hub can't be reached: that it is a model of the family {family} is a guess from its name.\n"
+        guess = (
+            f"# The hub can't be reached, so that this is a model of the family {family} is only a guess "
+            "from its name.\n"
+        )
         steps = build.commands_for(plan, model, family)
     last = ["python3", "-m", "scripts.build_engines", plan.tier, "--for", plan.builder]
     last += [*(["--from", source] if source else []), "--engine", str(plan.work / "engine")]
@@ -130,7 +133,8 @@ def _explained(explanation: old_commands.Explanation) -> str:
         lines.append(f"# {old_commands.MODEL_DIR}: the folder of the Hugging Face model")
     if explanation.family_is_guess:
         lines.append(
-            "# By llama's script, which also reads Mistral and Mixtral: no name here tells the model's family."
+            "# This uses llama's script, which also reads Mistral and Mixtral, because no name here reveals the "
+            "model's family."
         )
     return "\n".join(lines)
 

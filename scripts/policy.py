@@ -136,7 +136,7 @@ def counted(policy: Policy, text: str, options: argparse.Namespace) -> Prompt:
     tokens, contexts = {}, {}
     for tier in policy.settings.tiers:
         if not is_engine(tier.model):
-            raise ValueError(f"{tier.model} has no engine here whose tokenizer could count")
+            raise ValueError(f"{tier.model} has no engine here whose tokenizer could count tokens")
         name = tier_of(tier.model)
         ids = preprocessor.answer({**inputs, "TIER": strings(name)}, frozenset({"INPUT_ID"}))["INPUT_ID"]
         tokens[tier.model] = ids.shape[1]
@@ -149,7 +149,7 @@ def counted(policy: Policy, text: str, options: argparse.Namespace) -> Prompt:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise ValueError(f"{text!r} has no =: give NAME=VALUE")
+        raise ValueError(f"{text!r} has no =: write NAME=VALUE")
     return name, value
 
 
@@ -158,7 +158,7 @@ def _prompt_fields(policy: Policy, given: list[tuple[str, str]]) -> dict[str, An
     known: dict[str, Any] = {**kinds, "priority": int, "wanted": lambda name: policy.model_named(name) or name}
     for name, _ in given:
         if name not in known:
-            raise ValueError(f"--set {name}: a prompt has {', '.join(known)}")
+            raise ValueError(f"--set {name}: known fields: {', '.join(known)}")
     return {name: known[name](value) for name, value in given}
 
 

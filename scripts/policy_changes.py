@@ -97,7 +97,7 @@ def replayed(path: Path, policy: Policy) -> Changes:
             decision = policy.decide(recorded.prompt, recorded.state)
         except KeyError as model:
             raise ValueError(
-                f"{path}:{number}: no tokens were counted for {model}, which the policy asks for"
+                f"{path}:{number}: the recording has no token counts for {model}, which the policy needs"
             ) from None
         changes.add(recorded.prompt, recorded.decision, decision, int(recorded.outcome.get("output_tokens", 0)))
     return changes

@@ -51,7 +51,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser = _Parser(
         prog="scripts/serve",
         usage="scripts/serve cpu|gpu [options] [tritonserver flags]",
-        description="Serves the models of this repository; sets everything up at the first start.",
+        description="Serves the models of this repository, and installs what is needed at the first start.",
         epilog=(__doc__ or "").partition("Exit status: ")[2],
         allow_abbrev=False,
     )
@@ -99,7 +99,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     extra = [*options.server_flags, *rest]
     server_options.check_together(extra)
     if is_off(flag_value(extra, "--allow-http")):
-        raise Refused("--allow-http=false is not possible: whether the server is ready is asked over HTTP")
+        raise Refused("--allow-http=false is not possible, because readiness is asked over HTTP")
     return options, extra
 
 
@@ -108,7 +108,9 @@ def settings_of(options: argparse.Namespace, extra: Sequence[str]) -> Settings:
     repository = options.model_repository.resolve()
     names = model_folders.names(repository) if repository.is_dir() else []
     if not names:
-        raise Refused(f"{options.model_repository} holds no model: --model-repository names a folder of model folders")
+        raise Refused(
+            f"{options.model_repository} contains no model; --model-repository must name a folder of model folders"
+        )
     log = options.log or ROOT / "logs" / f"tritonserver-{options.http_port}.log"
     config_name = serve_gpu.config_name(options) if options.target == "gpu" else options.target
     return Settings(
@@ -133,14 +135,14 @@ def _models(
     named, skipped = _startup_models(extra), set(options.skip_model)
     unknown = sorted({*named, *skipped} - set(names))
     if unknown:
-        raise Refused(f"{options.model_repository} holds no model {unknown[0]}: there are {', '.join(names)}")
+        raise Refused(f"{options.model_repository} has no model {unknown[0]}; it has {', '.join(names)}")
     if not skipped:
         return named or names
     if named or flag_value(extra, "--model-control-mode") in ("none", "poll"):
-        raise Refused("--skip-model goes with neither --load-model nor --model-control-mode=none or poll")
+        raise Refused("--skip-model cannot be combined with --load-model, nor with --model-control-mode=none or poll")
     left = model_folders.without(repository, names, skipped, config_name)
     if not left:
-        raise Refused("--skip-model leaves no model to serve")
+        raise Refused("--skip-model leaves out every model")
     return left
 
 
@@ -184,7 +186,7 @@ def summary(settings: Settings) -> str:
             f"  {shown(ROOT / 'scripts' / 'ask')}{port} {shlex.quote(QUESTION)}",
             f"  curl -s http://{http}/v2/models/llm_router/generate -d {shlex.quote(body)}",
         ]
-    return "\n".join([*lines, "ctrl-C stops it once the requests in flight are answered"])
+    return "\n".join([*lines, "ctrl-C stops the server once the requests in flight have been answered"])
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -112,7 +112,7 @@ class Attempt:
             lines.append(f"  {found.action:<10} {found.category:<12} {_described(found)}")
         lines += [f"  {'allowed':<10} {found.category:<12} {_described(found)}" for found in self.allowed]
         if self.terminated:
-            lines.append("  the stream ends there")
+            lines.append("  the answer ends here")
         if not self.hits and not self.allowed:
             lines.append("  nothing found")
         return "\n".join(lines)

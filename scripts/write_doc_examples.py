@@ -61,7 +61,7 @@ def examples(document: str) -> Examples:
             end = block.end()
         elif language == "text":
             if not under or end < 0 or document[end : block.start()].strip():
-                raise ValueError(f"this output follows no command: {text}")
+                raise ValueError(f"this output has no command before it: {text}")
             under[-1] = Command(under[-1].language, under[-1].text, text)
     return Examples(files, commands)
 

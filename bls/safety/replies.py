@@ -9,11 +9,11 @@ from collections.abc import Mapping
 REPLIES: Mapping[str, Mapping[str, str]] = {
     "default": {"en": "I'm sorry, but I can't help with that.", "zh": "抱歉，我无法协助处理这个请求。"},
     "too_long": {
-        "en": "Your message is too long: it has {found} and at most {limit} are taken.",
+        "en": "Your message is too long: it has {found} but the limit is {limit}.",
         "zh": "您的消息过长：共有 {found}，最多允许 {limit}。",
     },
     "too_many_messages": {
-        "en": "This conversation is too long: it has {found} messages and at most {limit} are taken.",
+        "en": "This conversation is too long: it has {found} messages but the limit is {limit}.",
         "zh": "对话过长：共有 {found} 条消息，最多允许 {limit} 条。",
     },
     "repetition": {
@@ -34,7 +34,7 @@ REPLIES: Mapping[str, Mapping[str, str]] = {
         "zh": "我很难过听到这些。这件事我无法协助，但您不必独自面对：请联系您信任的人，或拨打当地的心理援助热线。",
     },
     "personal_data": {
-        "en": "Your message holds personal data. Please remove it and try again.",
+        "en": "Your message contains personal data. Please remove it and try again.",
         "zh": "您的消息包含个人信息，请删除后重试。",
     },
     "unavailable": {

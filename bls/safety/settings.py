@@ -37,7 +37,7 @@ class Check:
     def __post_init__(self) -> None:
         self._one_of("on_failure", self.on_failure, (OPEN, CLOSED))
         if not isinstance(self.skip_roles, tuple) or not all(isinstance(role, str) for role in self.skip_roles):
-            self._wrong("skip_roles", self.skip_roles, "a tuple of roles; one role needs its comma")
+            self._wrong("skip_roles", self.skip_roles, "a tuple of roles; a single role needs a comma")
 
     def _wrong(self, name: str, value: object, wanted: str) -> None:
         raise BadSetting(f"{type(self).__name__}: {name} is {value!r}; it must be {wanted}")
@@ -201,14 +201,14 @@ class Safety:
             raise BadSetting(f"Safety: checks must be a tuple of {', '.join(kind.__name__ for kind in CHECK_NAMES)}")
         names = [check.name for check in self.checks]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise BadSetting(f"Safety: {twice[0]} is there twice")
+            raise BadSetting(f"Safety: {twice[0]} occurs twice")
         for reason, texts in self.replies.items():
             if not isinstance(texts, Mapping) or "en" not in texts or set(texts) - {"en", "zh"}:
                 raise BadSetting(f'Safety: replies[{reason!r}] must be {{"en": text}} or {{"en": text, "zh": text}}')
             for text in texts.values():
                 if not isinstance(text, str) or not _placeholders(text) <= {"found", "limit"}:
                     raise BadSetting(
-                        f"Safety: replies[{reason!r}] is {text!r}; {{found}} and {{limit}} may stand in it"
+                        f"Safety: replies[{reason!r}] is {text!r}; {{found}} and {{limit}} may be used in it"
                     )
 
     def reply(self, names: tuple[str, ...], is_chinese: bool, found: str = "", limit: str = "") -> str:

@@ -71,7 +71,7 @@ class TokenBytes:
         self._offsets = view[start:kinds].cast("I")
         self._kinds = view[kinds : kinds + self.header.vocab_size]
         if len(self._kinds) != self.header.vocab_size or self._offsets[-1] != len(data):
-            raise ValueError("its size is not what its header says")
+            raise ValueError("its size differs from what its header says")
 
     @property
     def is_supported(self) -> bool:
@@ -82,7 +82,7 @@ class TokenBytes:
         """Raises BadByteTable if the table isn't supported."""
         decoder = _DECODERS.get(self.header.joins)
         if decoder is None:
-            raise BadByteTable(f"no table for this tokenizer: {self.header.reason}")
+            raise BadByteTable(f"there is no table for this tokenizer: {self.header.reason}")
         return decoder(self, skip_special_tokens)
 
     def kind(self, token: int) -> int:
@@ -230,9 +230,9 @@ def open_table(path: Path, sha256: str | None = None) -> TokenBytes:
     except FileNotFoundError:
         raise BadByteTable(f"{path.name} is missing: the model `preprocessing` builds it when it loads") from None
     except (OSError, ValueError, TypeError, struct.error) as error:
-        raise BadByteTable(f"{path.name}: not a readable token table: {error}") from None
+        raise BadByteTable(f"{path.name} is not a readable token table: {error}") from None
     if sha256 is not None and table.header.sha256 != sha256:
-        raise BadByteTable(f"{path.name} is of another tokenizer: reload the model `preprocessing`")
+        raise BadByteTable(f"{path.name} belongs to another tokenizer: reload the model `preprocessing`")
     return table
 
 

@@ -162,7 +162,7 @@ def _prove(source: Tokenizer, table: TokenBytes) -> None:
             decoder, cut = table.decoder(skips), len(ids) // 2
             streamed = decoder.push(ids[:cut]) + decoder.push(ids[cut:]) + decoder.finish()
             if streamed != source.decode(ids, skips):
-                raise _Inexpressible(f"tokens {ids[:20]} are decoded in a way of their own")
+                raise _Inexpressible(f"tokens {ids[:20]} are decoded in a special way")
 
 
 def _samples(source: Tokenizer, table: TokenBytes) -> Iterator[list[int]]:

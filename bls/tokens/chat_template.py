@@ -78,7 +78,7 @@ class Chat:
             return messages, ""
         mark = next((mark for mark in _MARKS if not any(mark in value for value in values)), None)
         if mark is None:
-            raise BadRequest("messages hold every noncharacter from U+FDD0 to U+FDEF")
+            raise BadRequest("messages contain every noncharacter from U+FDD0 to U+FDEF")
         return [{field: self._mark(value, mark) for field, value in message.items()} for message in messages], mark
 
     def _mark(self, value: str, mark: str) -> str:

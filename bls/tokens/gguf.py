@@ -42,7 +42,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
         try:
             return dict(_Head(file).pairs())
         except (struct.error, EOFError, KeyError, UnicodeDecodeError, ValueError) as error:
-            raise BadGguf(f"{path.name}: not a readable GGUF file: {error}") from None
+            raise BadGguf(f"{path.name} is not a readable GGUF file: {error}") from None
 
 
 def tokenizer_digest(path: Path) -> str:

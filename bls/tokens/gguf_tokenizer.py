@@ -69,7 +69,7 @@ def _pre_tokenizer(name: str) -> Any:
     if name not in patterns:
         raise BadTokenizer(
             f"{_PREFIX}pre is {name!r}; known: gpt-2, default, smollm, {', '.join(patterns)}. "
-            "A Hugging Face folder of the same model needs no such name"
+            "Use a Hugging Face folder of the same model instead"
         )
     split = pre_tokenizers.Split(Regex(patterns[name]), "isolated")
     return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])

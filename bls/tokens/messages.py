@@ -41,7 +41,7 @@ def _check_message(name: str, message: Any) -> None:
         if not isinstance(message[field], str):
             raise BadRequest(f"{name}.{field} must be a string")
         if not _is_text(message[field]):
-            raise BadRequest(f"{name}.{field} holds half of a surrogate pair")
+            raise BadRequest(f"{name}.{field} contains half of a surrogate pair")
     unknown = sorted(set(message) - _FIELDS)
     if unknown:
         raise BadRequest(f"{name}.{unknown[0][:40]} is not known; a message has role and content")

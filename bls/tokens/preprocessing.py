@@ -26,7 +26,7 @@ def ensure_tables(tiers: Mapping[str, TierTokenizer]) -> None:
     for name, tier in tiers.items():
         table = byte_table_build.ensure(tier.manifest, tier.tokenizer)
         if not table.is_supported:
-            logging.warning("%s: no byte table, postprocessing decodes its streams: %s", name, table.header.reason)
+            logging.warning("%s: no byte table, so postprocessing decodes its streams: %s", name, table.header.reason)
 
 
 class Preprocessor:

@@ -43,7 +43,7 @@ def load_file(kind: str, path: Path) -> Tokenizer:
     except gguf.BadGguf as error:
         raise BadTokenizer(str(error)) from None
     except Exception as error:  # `tokenizers` raises a bare Exception, `sentencepiece` RuntimeError.
-        raise BadTokenizer(f"{path.name}: no {kind} tokenizer: {error}") from None
+        raise BadTokenizer(f"{path.name} is not a {kind} tokenizer: {error}") from None
 
 
 def digest(kind: str, path: Path) -> str:

@@ -97,7 +97,7 @@ def read(folder: Path) -> WordLists:
     for path in sorted((folder / "allow").glob("*.txt")):
         lists.allow += _words(path, problems)
     if not lists.deny:
-        problems.append(Problem(folder / "deny", 0, "there is no <category>.txt in it"))
+        problems.append(Problem(folder / "deny", 0, "it contains no <category>.txt"))
     lists.categories = {name: Category(name) for name in lists.deny}
     settings = folder / "categories.toml"
     if settings.exists():
@@ -148,7 +148,7 @@ def _check(lists: WordLists, problems: list[Problem]) -> None:
 
 
 def _nothing_left(word: Word) -> Problem:
-    return Problem(word.path, word.line, f"nothing is left of {word.text!r}: only separators and invisible characters")
+    return Problem(word.path, word.line, f"nothing remains of {word.text!r}: only separators and invisible characters")
 
 
 class _Settings:
@@ -175,7 +175,7 @@ class _Settings:
                 for name, options in content.items():
                     self._category(section, name, options)
             else:
-                self._problem(self._line(section), f"unknown section {section!r}; there are filter, categories and pii")
+                self._problem(self._line(section), f"unknown section {section!r}; known: filter, categories and pii")
         return None
 
     def _filter(self, options: dict[str, Any]) -> None:
@@ -189,13 +189,13 @@ class _Settings:
                 wanted = {"mask": "one character", "max_gap": "a number from 3 to 64"}[key]
                 self._problem(line, f"{key} is {value!r}; it must be {wanted}")
             else:
-                self._problem(line, f"unknown option {key!r}; there are mask and max_gap")
+                self._problem(line, f"unknown option {key!r}; known: mask and max_gap")
 
     def _category(self, section: str, name: str, options: Any) -> None:
         header = f"{section}.{name}"
         known: Any = PII_KINDS if section == "pii" else sorted(self.lists.deny)
         if name not in known or not isinstance(options, dict):
-            return self._problem(self._line(header), f"unknown {section} {name!r}; there are {', '.join(known)}")
+            return self._problem(self._line(header), f"unknown {section} {name!r}; known: {', '.join(known)}")
         allowed: dict[str, Any] = {"action": ACTIONS, "text": str}
         if section == "categories":
             allowed |= {"whole_words": bool, "separators": bool, "repeats": bool, "pinyin": PINYIN}
@@ -235,7 +235,7 @@ def _defaults(action: str) -> dict[str, str]:
 def _wrong(options: dict[str, Any], allowed: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for key, value in options.items():
         if key not in allowed:
-            yield key, f"unknown option {key!r}; there are {', '.join(allowed)}"
+            yield key, f"unknown option {key!r}; known: {', '.join(allowed)}"
         elif isinstance(allowed[key], tuple):
             if value not in allowed[key]:
                 yield key, f"{key} is {value!r}; it must be one of {', '.join(allowed[key])}"

@@ -80,12 +80,12 @@ def parsed(text: str, family: str, line: int, folded: Normaliser) -> Pattern:
             steps.append(Step(gap if steps else 0, phrases))
             gap = 0
     if not steps:
-        raise BadPattern("there is nothing to look for")
+        raise BadPattern("the pattern is empty")
     if len(steps) > MAX_STEPS:
         raise BadPattern(f"{len(steps)} parts; at most {MAX_STEPS} are taken")
     shortest = sum(min(map(len, step.phrases)) for step in steps)
     if shortest == 1 and not all(phrase[0].startswith('"') for phrase in steps[0].phrases):
-        raise BadPattern("one word alone would be found everywhere; words/deny is for single words")
+        raise BadPattern("a single word would be found everywhere; put single words into words/deny")
     return Pattern(family, line, not_after, tuple(steps))
 
 
@@ -96,7 +96,9 @@ def _parts(text: str, folded: Normaliser) -> Iterator[tuple[int, tuple[Phrase, .
         found = _PART.match(text, at)
         if not found:
             near = text[at:].strip()[:20]
-            raise BadPattern(f'{near!r} is not understood; there are words, (a|b), "signs", .. and a ! at the start')
+            raise BadPattern(
+                f'{near!r} is not understood; a pattern has words, (a|b), "signs", .. and a ! at the start'
+            )
         at = found.end()
         gap, group, quoted, word = found.groups()
         if gap is None:
@@ -116,18 +118,18 @@ def _options(group: str) -> list[str]:
 def _phrase(text: str, folded: Normaliser) -> Phrase:
     if text.startswith('"'):
         if len(text) < 4:
-            raise BadPattern(f"{text} is too short: at least two signs")
+            raise BadPattern(f"{text} is too short; it needs at least two signs")
         return (text.lower(),)
     if sign := _OF_OTHER_LANGUAGES.search(text):
-        raise BadPattern(f"{sign[0]!r} in {text!r} has no meaning here; in quotes it is itself")
+        raise BadPattern(f"{sign[0]!r} in {text!r} has no meaning here; put it in quotes to match it literally")
     tokens = tokens_of(text, folded)
     if not tokens:
-        raise BadPattern(f"nothing is left of {text!r}: only separators and invisible characters")
+        raise BadPattern(f"nothing remains of {text!r}: only separators and invisible characters")
     if len(tokens) > MAX_PHRASE_TOKENS:
         raise BadPattern(f"{text!r} has {len(tokens)} words; at most {MAX_PHRASE_TOKENS} are taken")
     if text.endswith("*"):
         if len(tokens[-1]) < 3:
-            raise BadPattern(f"{text!r} is too short for a *: at least three letters")
+            raise BadPattern(f"{text!r} is too short for a *; it needs at least three letters")
         tokens[-1] += "*"
     return tuple(tokens)
 

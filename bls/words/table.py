@@ -222,7 +222,7 @@ class NewestTable:
             self._look()
         if self._table is None:
             self._next_look = 0.0
-            raise BadWordTable(f"{self._path}: there is no compiled word list; scripts/words compile makes it")
+            raise BadWordTable(f"{self._path}: there is no compiled word list; run scripts/words compile")
         return self._table
 
     def _look(self) -> None:
@@ -235,5 +235,5 @@ class NewestTable:
             self._table = WordTable(self._path)
         except (OSError, BadWordTable) as error:
             if self._table is None:
-                raise BadWordTable(f"{error}; scripts/words compile makes it") from error
-            log.warning("the last good word list is kept: %s", error)
+                raise BadWordTable(f"{error}; run scripts/words compile") from error
+            log.warning("the last good word list stays in use: %s", error)

@@ -42,7 +42,7 @@ def _told_as_bad_source() -> Iterator[None]:
     try:
         yield
     except KeyError as error:
-        raise BadSource(f"the model doesn't say its {error.args[0]}") from None
+        raise BadSource(f"the model doesn't specify its {error.args[0]}") from None
     except (gguf.BadGguf, BadManifest, BadTokenizer, OSError, ValueError, TypeError) as error:
         raise BadSource(str(error)) from None
 

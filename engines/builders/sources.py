@@ -50,7 +50,7 @@ class Source:
             return cls(str(path.resolve()))
         if _WHEEL.fullmatch(text) or _HUB.fullmatch(text):
             return cls(text)
-        what = "is no such file or folder" if os.sep in text or path.suffix == ".gguf" else "is no known form"
+        what = "does not exist" if os.sep in text or path.suffix == ".gguf" else "has no known form"
         raise BadSource(f"{text} {what}; known: {_FORMS}")
 
     def state(self) -> str:
@@ -103,7 +103,7 @@ def downloaded_wheel(requirement: str, folder: Path, say: Say) -> Iterator[Path]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if ran.returncode:
             lines = [line for line in ran.stderr.splitlines() if line.startswith("ERROR")] or [f"exit {ran.returncode}"]
-            raise BadSource(f"pip can't bring {requirement}: {lines[-1].removeprefix('ERROR: ')}")
+            raise BadSource(f"pip can't fetch {requirement}: {lines[-1].removeprefix('ERROR: ')}")
         wheels = list(Path(downloads).glob("*.whl"))
         if not wheels:
             raise BadSource(f"{requirement} has no wheel")
@@ -155,8 +155,8 @@ def _hub(repository: str) -> Iterator[Any]:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         # A model under a licence, or one that isn't there, which the hub doesn't tell apart from a private one.
         is_closed = type(error).__name__ in ("GatedRepoError", "RepositoryNotFoundError")
-        hint = "; if it wants its licence accepted, set HF_TOKEN" if is_closed else ""
-        raise BadSource(f"the Hugging Face hub doesn't give {repository}: {reason[0]}{hint}") from None
+        hint = "; if its licence has to be accepted, set HF_TOKEN" if is_closed else ""
+        raise BadSource(f"the Hugging Face hub refuses {repository}: {reason[0]}{hint}") from None
 
 
 def _check_hub_address(endpoint: str) -> None:

@@ -103,7 +103,7 @@ def _make_encoder(draft: Path, source: str, say: Say) -> onnx.ModelProto:
             graph.set_head(model, nothing)  # back into the model itself
         except (OSError, ValueError, KeyError, TypeError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            raise BadSource(f"{source} holds no BERT of Hugging Face's form: {what}") from None
+            raise BadSource(f"{source} is not a BERT in Hugging Face's format: {what}") from None
         shutil.copy2(files / TOKENIZER, draft)
         if (files / "README.md").is_file():
             shutil.copy2(files / "README.md", draft)
@@ -149,7 +149,7 @@ def _fit(
     weight, bias = head.fit(embed(manifest, fitted.texts)["embedding"], np.array(fitted.classes), len(LABELS))
     graph.set_head(model, graph.Head(weight, bias, LABELS))
     (draft / MODEL).write_bytes(model.SerializeToString())
-    say(f"judging it by {len(held_out.texts)} others")
+    say(f"evaluating it on {len(held_out.texts)} others")
     logits = embed(manifest, held_out.texts)["logits"]
     found = evaluation.judge(LABELS, np.array(held_out.classes), logits, len(fitted.texts))
     found.save(draft / EVALUATION)

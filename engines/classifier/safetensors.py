@@ -22,13 +22,13 @@ def read(file: Path) -> dict[str, Array]:
         with file.open("rb") as opened:
             length = int.from_bytes(opened.read(8), "little")
             if not 0 < length < file.stat().st_size:
-                raise ValueError("its head is cut off")
+                raise ValueError("its header is cut off")
             head = json.loads(opened.read(length))
         head.pop("__metadata__", None)
         body = np.memmap(file, np.uint8, "r", offset=8 + length)
         return {name: _tensor(body, **entry) for name, entry in head.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadWeights(f"{file.name}: no safetensors file: {error}") from None
+        raise BadWeights(f"{file.name} is not a safetensors file: {error}") from None
 
 
 def _tensor(body: Array, dtype: str, shape: list[int], data_offsets: list[int]) -> Array:

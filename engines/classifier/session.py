@@ -75,7 +75,7 @@ class Classifier:
             return BadRequest(f"input_ids holds {ids.min()} to {ids.max()}; ids are 0 to {largest}")
         lengths = [int(row.nonzero()[0].max(initial=-1)) + 1 for row in mask]
         if not all(lengths):
-            return BadRequest("attention_mask leaves no token of a row")
+            return BadRequest("attention_mask leaves no token in a row")
         if max(lengths) > self._manifest.max_tokens:
             return BadRequest(f"input_ids has {max(lengths)} tokens; at most {self._manifest.max_tokens} are taken")
         return [(ids[row, :length], mask[row, :length]) for row, length in enumerate(lengths)]

@@ -64,7 +64,7 @@ def model(source: str) -> tuple[Shape, str]:
     if not source.startswith("hf:") and file.is_file():
         return _read(str(file), _json(file), file.parent)
     if source.startswith(("/", ".", "~")):
-        raise BadModel(f"{source} is neither a folder with a config.json nor such a file")
+        raise BadModel(f"{source} is neither a folder with a config.json nor a config.json itself")
     known = _known()
     wanted = _plain(source.removeprefix("hf:"))
     ending = next((ending for ending in _SAVED if wanted.endswith(ending)), "")

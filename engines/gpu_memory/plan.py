@@ -23,7 +23,7 @@ class DoesNotFit(Exception):
     """The engines need more than a GPU has to give; all numbers are bytes of the GPU that lacks most."""
 
     def __init__(self, gpu: int, needs: int, has: int) -> None:
-        super().__init__(f"GPU {gpu} needs {needs / GIB:.2f} GiB, has {has / GIB:.2f} GiB to give")
+        super().__init__(f"GPU {gpu} needs {needs / GIB:.2f} GiB, has {has / GIB:.2f} GiB available")
         self.gpu, self.needs, self.has, self.short = gpu, needs, has, needs - has
 
 
@@ -46,10 +46,12 @@ class Case:
                     raise BadWish(f"{wish.model} is to run on GPU {number}; there are {len(self.gpus)}, counted from 0")
                 gpu = self.gpus[number]
                 if wish.is_fp8 and not has_fp8(gpu.capability):
-                    raise BadWish(f"{wish.model} is in fp8, which {gpu.name} can't compute: Ada, Hopper and later can")
+                    raise BadWish(
+                        f"{wish.model} is in fp8, which {gpu.name} can't compute; Ada, Hopper and later GPUs can"
+                    )
                 if wish.is_integer and not has_integer_weights(gpu.capability):
                     raise BadWish(
-                        f"{wish.model} is in {wish.quantisation}, which engines for {gpu.name} can't be: use fp8"
+                        f"{wish.model} is in {wish.quantisation}, which is not possible for {gpu.name}: use fp8"
                     )
 
     def usable(self, gpu: int) -> int:

@@ -55,7 +55,9 @@ class Wish:
             )
         if self.each_concurrent > self.spec.max_batch_size:
             text = f"concurrent is {self.each_concurrent} for each instance"
-            raise BadWish(f"{text}; max_batch_size is {self.spec.max_batch_size}: more would wait in the queue")
+            raise BadWish(
+                f"{text}; max_batch_size is {self.spec.max_batch_size}: further requests would wait in the queue"
+            )
         found = unsuited(self.spec, self.shape.dimensions)
         if found:
             raise BadWish(found)

@@ -45,7 +45,9 @@ def spec_of(given: Keys, spec: GpuSpec | None) -> GpuSpec:
     own = {key: value for key, value in given.items() if key in SPEC_KEYS}
     if spec is None:
         if "model" not in own:
-            raise BadWish("it has no sub-table tensorrt_llm in the specs: give model=..., or none to leave it out")
+            raise BadWish(
+                "it has no sub-table tensorrt_llm in the specs: give model=..., or none to leave the tier out"
+            )
         return GpuSpec.of(own)
     known = {field.name: getattr(spec, field.name) for field in fields(spec)} | own
     if spec.max_input_len and "max_input_len" not in own and spec.max_input_len >= known["max_seq_len"]:

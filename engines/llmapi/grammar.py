@@ -28,4 +28,4 @@ class GrammarCheck:
         try:
             getattr(self._grammar, _PARSERS[guide.kind])(guide.text)
         except Exception as error:  # RuntimeError, or the JSON reader's own.
-            raise BadRequest(f"guided_decoding_guide is no valid {guide.kind}: {reason(error)}") from None
+            raise BadRequest(f"guided_decoding_guide is not a valid {guide.kind}: {reason(error)}") from None

@@ -61,7 +61,7 @@ def _check_tokenizer(folder: Path, manifest: Manifest) -> None:
     built = manifest.tokenizer
     file = folder / Path(built.path).name
     if built.kind != "gguf" and file.is_file() and tokenizer_files.digest(built.kind, file) != built.sha256:
-        raise BadParameter(f"{file} is another tokenizer than that of {manifest.file}: build the tier of this model")
+        raise BadParameter(f"{file} is not the tokenizer of {manifest.file}: build the tier of this model")
 
 
 def arguments(llmapi: Any, manifest: Manifest, settings: LlmApiParameters) -> dict[str, Any]:

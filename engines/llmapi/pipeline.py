@@ -105,7 +105,9 @@ class LlmApiPipeline:
         ending.start()
         ending.join(_SECONDS_TO_SHUT_DOWN)
         if ending.is_alive():
-            log.error("TensorRT-LLM did not shut down within %g s: its processes are killed", _SECONDS_TO_SHUT_DOWN)
+            log.error(
+                "TensorRT-LLM did not shut down within %g s; its processes are being killed", _SECONDS_TO_SHUT_DOWN
+            )
             process_tree.kill_below(os.getpid())
             os._exit(SHUT_DOWN_BY_FORCE)  # Its exit hooks would wait for ever too.
         self._on_loop(self._end_readers())
@@ -185,7 +187,7 @@ class LlmApiPipeline:
             self.total_blocks = int(blocks)
             return
         tokens = self._settings.cache_tokens or manifest.context_tokens
-        log.warning("TensorRT-LLM doesn't say how large its KV cache is: %d tokens are taken for it", tokens)
+        log.warning("TensorRT-LLM doesn't report the size of its KV cache; %d tokens are assumed", tokens)
         self.total_blocks = -(-tokens // self.block_tokens)
 
     async def _watch(self) -> None:

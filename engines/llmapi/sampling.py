@@ -19,7 +19,7 @@ def sampling_params(llmapi: Any, generation: Generation, settings: LlmApiParamet
     end_id, *other_end_ids = sorted(generation.end_ids)
     if generation.min_tokens and other_end_ids:
         raise BadRequest(
-            f"min_tokens is {generation.min_tokens}; this engine can hold back one end id only, and the model has "
+            f"min_tokens is {generation.min_tokens}; this engine can only hold back one end id, and the model has "
             f"{len(generation.end_ids)}: give end_id too"
         )
     single_words = [word[0] for word in generation.stop_words if len(word) == 1]

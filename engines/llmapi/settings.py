@@ -51,7 +51,7 @@ class LlmApiParameters(EngineParameters):
 def _gpu_ids(text: str) -> tuple[int, ...]:
     ids = text.split(",")
     if not all(each.strip().isdecimal() for each in ids) or len({int(each) for each in ids}) < len(ids):
-        raise ValueError("legal: different GPU numbers with commas between them, such as 0 or 0,1")
+        raise ValueError("legal: different GPU numbers separated by commas, such as 0 or 0,1")
     return tuple(int(each) for each in ids)
 
 

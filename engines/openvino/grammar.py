@@ -51,7 +51,7 @@ class GrammarCheck:
         try:
             self._pipeline.generate(openvino.Tensor(np.zeros((1, 1), dtype=np.int64)), config)
         except RuntimeError as error:
-            raise BadRequest(f"guided_decoding_guide is no valid {guide.kind}: {reason(error)}") from None
+            raise BadRequest(f"guided_decoding_guide is not a valid {guide.kind}: {reason(error)}") from None
         finally:
             self.kept_bytes += max(0, _resident_bytes() - before)
 

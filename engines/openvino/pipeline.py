@@ -77,7 +77,7 @@ class OpenVinoPipeline:
     def step(self) -> list[Produced]:
         """One more than the last request needs is the chance to free grammars: all ids have left by then."""
         if not self._handles and self._grammar_check.kept_bytes >= RENEW_GRAMMAR_BYTES:
-            log.info("loading again to free %d MiB of grammars", self._grammar_check.kept_bytes // 2**20)
+            log.info("reloading to free %d MiB of grammars", self._grammar_check.kept_bytes // 2**20)
             del self._pipeline, self._grammar_check  # Two at once would take twice the memory.
             self._load()
         self._pipeline.step()
@@ -95,7 +95,7 @@ class OpenVinoPipeline:
 
     def _check_guide(self, guide: Guide) -> None:
         if self._grammar_check.kept_bytes >= MAX_GRAMMAR_BYTES:
-            raise Busy("the engine's memory for grammars is full until no request runs")
+            raise Busy("the engine's memory for grammars is full; it is freed when no request is running")
         self._grammar_check.check(guide)
 
     def _read(self) -> Iterator[Produced]:

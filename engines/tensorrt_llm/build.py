@@ -147,7 +147,7 @@ def _run(plan: Plan, model: Model, steps: list[Command], run: Run, say: Say) -> 
     checkpoint, stamp = plan.work / "checkpoint", plan.work / "checkpoint.json"
     made_by = json.dumps([model.state(), machine.installed_version(), convert.words])
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == made_by:
-        say("using the checkpoint of the last try")
+        say("using the checkpoint of the last attempt")
     else:
         for name in ("model", "checkpoint"):
             shutil.rmtree(plan.work / name, ignore_errors=True)

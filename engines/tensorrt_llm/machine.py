@@ -15,7 +15,7 @@ from engines.tensorrt_llm.commands import Command
 from engines.tensorrt_llm.spec import GpuSpec
 from engines.tensorrt_llm.suitability import Capability, has_fp8, has_integer_weights
 
-_ADVICE = "build in NVIDIA's image tritonserver:25.12-trtllm-python-py3, or see the commands by --dry-run"
+_ADVICE = "build in NVIDIA's image tritonserver:25.12-trtllm-python-py3, or see the commands with --dry-run"
 
 
 class BadMachine(Exception):
@@ -66,7 +66,7 @@ def check(spec: GpuSpec) -> None:
             raise BadMachine(f"{gone}: serve the model without an engine (--for llmapi), or {_ADVICE}")
         raise BadMachine(f"{flags.BUILD} is not here: {_ADVICE}")
     if version and not _is_known(version):
-        raise BadMachine(f"TensorRT-LLM is {version} here; engines are built by {' and '.join(flags.versions())}")
+        raise BadMachine(f"TensorRT-LLM is {version} here; engines can be built with {' and '.join(flags.versions())}")
     _check_gpus(spec, _gpus())
     if spec.is_calibrated and not _is_data_set(spec.calib_dataset):
         raise BadMachine(f"calib_dataset is {spec.calib_dataset!r}; it must be cnn_dailymail, pileval or a folder")
@@ -82,7 +82,7 @@ def check_scripts(commands: Sequence[Command]) -> None:
     for command in commands:
         script = Path(command.start[-1])
         if command.program != flags.BUILD and not script.is_file():
-            raise BadMachine(f"{script} is missing: name the folder of TensorRT-LLM's examples by --examples")
+            raise BadMachine(f"{script} is missing: name the folder of TensorRT-LLM's examples with --examples")
 
 
 def _is_known(version: str) -> bool:
@@ -94,10 +94,10 @@ def _check_gpus(spec: GpuSpec, gpus: Sequence[Gpu]) -> None:
         raise BadMachine("there is no GPU (nvidia-smi shows none): build where the engine will run, with --gpus all")
     for gpu in gpus:
         if spec.quantisation == "fp8" and not has_fp8(gpu.capability):
-            raise BadMachine(f'quantisation is "fp8"; {gpu.name} has no FP8, GPUs have it from Ada and Hopper on')
+            raise BadMachine(f'quantisation is "fp8"; {gpu.name} has no FP8, which Ada, Hopper and later GPUs have')
         if spec.quantisation.startswith("int") and not has_integer_weights(gpu.capability):
             raise BadMachine(
-                f'quantisation is "{spec.quantisation}"; TensorRT-LLM has none such for {gpu.name}: use fp8'
+                f'quantisation is "{spec.quantisation}"; TensorRT-LLM does not offer it for {gpu.name}: use fp8'
             )
 
 

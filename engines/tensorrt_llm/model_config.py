@@ -60,16 +60,14 @@ class ModelConfig:
     def family(self) -> str:
         """Whose convert_checkpoint.py reads the model: a key of flags.CONVERT. Raises BadSource."""
         if self.kind not in FAMILIES:
-            known = f"engines can be built of {', '.join(FAMILIES)}"
-            raise BadSource(
-                f"{self.name} is a model of the type {self.kind}; {known}; --engine takes one that is there"
-            )
+            known = f"engines can be built for {', '.join(FAMILIES)}"
+            raise BadSource(f"{self.name} is a model of the type {self.kind}; {known}; --engine takes an existing one")
         return FAMILIES[self.kind]
 
     def check_as_it_is(self, spec: GpuSpec) -> None:
         """Raises BadSource if `spec` asks of the LLM API what the model can't do: it is served as it is saved."""
         if spec.quantisation != "none":
-            advice = 'name a model that is saved so, and "none"'
+            advice = 'name a model that was saved quantised, and "none"'
             raise BadSource(f'quantisation is "{spec.quantisation}"; the LLM API serves what is saved: {advice}')
         self.check(spec)
 
@@ -80,7 +78,7 @@ class ModelConfig:
         if found:
             raise BadSource(found)
         if self.quantised_as and spec.quantisation != "none":
-            saved = f'the model is saved quantised ({self.quantised_as}), which takes "none"'
+            saved = f'the model was saved quantised ({self.quantised_as}), which takes "none"'
             raise BadSource(f'quantisation is "{spec.quantisation}"; {saved}')
 
 

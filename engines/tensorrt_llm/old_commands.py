@@ -72,7 +72,7 @@ def explain(text: str) -> list[Explanation]:
     there is none. What is given as today's commands keeps to the table of flags."""
     found = [explanation for line in shell_text.lines(text) if (explanation := _explain(line)) is not None]
     if not found:
-        raise BadCommand(f"a command of {', '.join(_READS)} can be explained; there is none in {text.strip()!r}")
+        raise BadCommand(f"a command of {', '.join(_READS)} can be explained, but there is none in {text.strip()!r}")
     return found
 
 
@@ -105,7 +105,7 @@ class _Reader:
         if not self._quantises:
             return found
         lost = set(self._today["convert"].words) - set(self._flags("quantize"))
-        left_out = "quantize.py converts here, and has no such flag"
+        left_out = "here quantize.py converts, and it has no such flag"
         return [
             Fate(fate.flag, fate.gone, left_out, is_wrong=True) if given.name in lost else fate
             for given, fate in zip(self._given, found, strict=True)

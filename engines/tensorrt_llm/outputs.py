@@ -26,7 +26,7 @@ def check_disk(spec: GpuSpec, model: Path, work: Path) -> None:
     free = shutil.disk_usage(work).free
     if free < needed:
         room = f"the checkpoint and the engine need about {needed / _GIB:.1f} GiB"
-        raise BadSource(f"{room}, and {free / _GIB:.1f} GiB are free in {work.parent}")
+        raise BadSource(f"{room}, but {free / _GIB:.1f} GiB are free in {work.parent}")
 
 
 def check_checkpoint(folder: Path, spec: GpuSpec) -> None:
@@ -42,7 +42,7 @@ def check_engine(folder: Path, spec: GpuSpec) -> None:
     try:
         sizes, mapping = config["build_config"], config["pretrained_config"]["mapping"]
     except (KeyError, TypeError):
-        raise BadSource(f"{folder / 'config.json'} is not that of an engine") from None
+        raise BadSource(f"{folder / 'config.json'} does not belong to an engine") from None
     _check_mapping(folder, mapping, spec)
     for name in ("max_batch_size", "max_seq_len", "max_num_tokens"):
         if sizes.get(name) != getattr(spec, name):
@@ -55,7 +55,7 @@ def check_model(folder: Path, model: str, config: Mapping[str, Any]) -> None:
     for name in ("num_hidden_layers", "hidden_size"):
         if name in built and name in config and built[name] != config[name]:
             differs = f"the engine's {name} is {built[name]}; that of {model} is {config[name]}"
-            raise BadSource(f"{folder}: {differs}: it was built of another model")
+            raise BadSource(f"{folder}: {differs}: it was built from another model")
 
 
 def _check_ranks(folder: Path, names: list[str]) -> None:

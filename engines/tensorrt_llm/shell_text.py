@@ -45,7 +45,7 @@ def words(line: str) -> list[str]:
     try:
         found = shlex.split(line, comments=True)
     except ValueError as error:
-        raise BadCommand(f"{line.strip()!r} is no shell command: {error}") from None
+        raise BadCommand(f"{line.strip()!r} is not a shell command: {error}") from None
     return list(takewhile(lambda word: not _REDIRECTED.match(word), found))
 
 
@@ -55,7 +55,7 @@ def given(program: str, arguments: Sequence[str]) -> Iterator[Given]:
     for word in [*arguments, ""]:
         if word and not _NAMED.match(word):
             if not name:
-                raise BadCommand(f"{program}: {word!r} stands before the first flag")
+                raise BadCommand(f"{program}: {word!r} comes before the first flag")
             values.append(word)
             continue
         if name:

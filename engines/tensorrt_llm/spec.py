@@ -85,6 +85,6 @@ def _check(name: str, value: object, optional: bool) -> None:
             raise BadGpuSpec(f"{name} is {value!r}; known: {', '.join(_CHOICES[name])}")
     elif name in _TEXTS:
         if not isinstance(value, str) or not value:
-            raise BadGpuSpec(f"{name} is {value!r}; it must be a text")
+            raise BadGpuSpec(f"{name} is {value!r}; it must be a string")
     elif not (optional and value is None) and (type(value) is not int or value < 1):
         raise BadGpuSpec(f"{name} is {value!r}; it must be a whole number above 0")

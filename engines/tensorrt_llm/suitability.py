@@ -39,13 +39,13 @@ def unsuited(spec: GpuSpec, model: Dimensions) -> str | None:
     if not _divides(tp, model):
         legal = ", ".join(str(size) for size in range(1, model.heads + 1) if _divides(size, model))
         heads = f"{model.heads} attention heads and {model.kv_heads} key-value heads"
-        return f"tp_size is {tp}; the model's {heads} can be shared by {legal} GPUs"
+        return f"tp_size is {tp}; the model's {heads} can be divided among {legal} GPUs"
     if spec.pp_size > model.layers:
         return f"pp_size is {spec.pp_size}; the model has {model.layers} layers"
     if spec.quantisation == "int4_awq":
         for name, size in model.widths.items():
             if size % (tp * AWQ_BLOCK_SIZE):
-                blocks = f"{name} ({size}) can't be cut into blocks of {AWQ_BLOCK_SIZE} on {tp} GPUs"
+                blocks = f"{name} ({size}) can't be split into blocks of {AWQ_BLOCK_SIZE} on {tp} GPUs"
                 return f'quantisation is "int4_awq"; the model\'s {blocks}'
     return None
 

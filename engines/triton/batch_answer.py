@@ -79,7 +79,7 @@ class _Row:
         return self._answer.is_cancelled()
 
     def send(self, tensors: Arrays) -> None:
-        raise AssertionError("a row of a batch is not streamed")
+        raise AssertionError("a row of a batch cannot be streamed")
 
     def finish(self, tensors: Arrays | None = None, error: RouterError | None = None) -> None:
         self._answer.end_row(self._number, tensors or {}, error)
@@ -97,7 +97,7 @@ class Held:
         return self._sender.is_cancelled()
 
     def send(self, tensors: Arrays) -> None:
-        raise AssertionError("a static batch is not streamed")
+        raise AssertionError("a static batch cannot be streamed")
 
     def finish(self, tensors: Arrays | None = None, error: RouterError | None = None) -> None:
         self._answer = (tensors, error)

@@ -172,7 +172,7 @@ def _words(name: str, array: np.ndarray[Any, Any]) -> tuple[tuple[int, ...], ...
     ends = [offset for offset in offsets if offset >= 0]
     starts = [0, *ends][: len(ends)]
     if any(not start < end <= len(ids) for start, end in zip(starts, ends, strict=True)):
-        raise BadRequest(f"{name} has the word ends {ends}; they must rise, up to {len(ids)} at most")
+        raise BadRequest(f"{name} has the word ends {ends}; they must increase, up to {len(ids)} at most")
     return tuple(tuple(ids[start:end]) for start, end in zip(starts, ends, strict=True))
 
 
@@ -207,7 +207,7 @@ class _Reader:
             raise BadRequest("input_ids is empty; at least 1 token is needed")
         ids = self._arrays["input_ids"]
         if ids.ndim > 1 and ids.shape[0] != 1:
-            raise BadRequest(f"input_ids has shape {list(ids.shape)}; this engine takes one sequence a request")
+            raise BadRequest(f"input_ids has shape {list(ids.shape)}; this engine takes one sequence per request")
         length = self.scalar("input_lengths", ids.size)
         if length != ids.size:
             raise BadRequest(f"input_lengths is {length}, but input_ids holds {ids.size} ids")

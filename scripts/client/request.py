@@ -77,7 +77,7 @@ def values(request: Request) -> dict[str, Any]:
     """What the model's input tensors are to hold. Raises RequestFailed for a model that takes no text."""
     if request.model not in TEXT_TENSORS:
         raise RequestFailed(
-            "INVALID_ARGUMENT", f"{request.model} does not answer texts; ask {' or '.join(TEXT_TENSORS)}"
+            "INVALID_ARGUMENT", f"{request.model} does not answer text; ask {' or '.join(TEXT_TENSORS)}"
         )
     found: dict[str, Any] = {
         "max_tokens": request.max_tokens,

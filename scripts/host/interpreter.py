@@ -20,14 +20,16 @@ def version_refusal(version: "tuple[int, int]") -> "str | None":
     if OLDEST <= version <= NEWEST:
         return None
     found = "{}.{}".format(*version)
-    why = "numpy 1.26 does not exist for it" if version > NEWEST else "it is too old"
-    return f"this is Python {found} ({why}); Python 3.10, 3.11 or 3.12 is needed, PYTHON=/path/to/python3 chooses one"
+    why = "there is no numpy 1.26 for it" if version > NEWEST else "it is too old"
+    return (
+        f"this is Python {found} ({why}); Python 3.10, 3.11 or 3.12 is needed; choose one with PYTHON=/path/to/python3"
+    )
 
 
 def machine_refusal(system: str, machine: str, c_library: "str | None") -> "str | None":
     """The same for the operating system, the processor and the C library ("glibc 2.36", None where it isn't glibc)."""
     if system != "Linux" or machine not in (MACHINE, "AMD64"):
-        return f"this machine is {system} on {machine}; tritonserver's package exists for Linux on {MACHINE} only"
+        return f"this machine is {system} on {machine}; tritonserver's package only exists for Linux on {MACHINE}"
     needed = "glibc {}.{}".format(*GLIBC)
     if not c_library or not c_library.startswith("glibc "):
         return (

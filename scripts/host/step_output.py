@@ -12,7 +12,7 @@ def pip_status(line: str) -> str | None:
     if line.startswith("Installing collected packages"):
         return "unpacking"
     if "Retrying" in line or "connection broken" in line:
-        return "the package index does not answer, trying again"
+        return "the package index does not answer; trying again"
     return None
 
 
@@ -42,5 +42,6 @@ def first_line(lines: list[str]) -> str:
 def last_line(lines: list[str]) -> str:
     """The last line that says something."""
     return next(
-        (line.strip().removeprefix("error: ") for line in reversed(lines) if line.strip()), "it ended without a word"
+        (line.strip().removeprefix("error: ") for line in reversed(lines) if line.strip()),
+        "it ended without any output",
     )

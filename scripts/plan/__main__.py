@@ -91,7 +91,7 @@ def _wishes(options: argparse.Namespace, known_specs: Specs, gpus: int, reposito
         except ValueError as error:
             raise BadWish(f"{flag}: {error}") from None
     if not found:
-        raise BadWish("all models are left out: there is nothing to plan")
+        raise BadWish("all models are left out, so there is nothing to plan")
     return found
 
 

@@ -98,7 +98,7 @@ def check(case: Case, given: Mapping[str, Setting]) -> dict[str, Any]:
 def _way(case: Case, load: Load) -> dict[str, Any]:
     needed = {wish.model: wish.needed_tokens for wish in case.wishes}
     faults = [
-        f"{model} gets {f'{tokens:,}' if tokens else 'no'} tokens of KV cache, needs {needed[model]:,}"
+        f"{model} gets {f'{tokens:,}' if tokens else 'no'} tokens of KV cache, but needs {needed[model]:,}"
         for model, tokens in load.tokens.items()
         if tokens < needed[model]
     ]

@@ -18,7 +18,9 @@ from scripts.plan.check import CAP, FRACTION
 
 Report = dict[str, Any]
 SIXTEEN_BITS = "16 bits"
-_SAVED_SO = "The LLM API quantises nothing: name a model that was saved so, with quantisation none in specs.toml."
+_SAVED_SO = (
+    "The LLM API does not quantise: name a model that was saved quantised, with quantisation none in specs.toml."
+)
 WIDTH = 40  # columns that a GPU's memory is drawn in
 
 
@@ -133,7 +135,7 @@ def _picture(report: Report, number: int) -> str:
         name = model["model"] if ranks == 1 else f"{model['model']} x{ranks}"
         parts = [(part, ranks * size) for part, size in model["bytes"].items() if ranks * size]
         rows += [(name if row == 0 else "", part.replace("_", " "), size) for row, (part, size) in enumerate(parts)]
-    text = [f"{_gpu(gpu)}, {report['head_room']:.0%} to be left free"]
+    text = [f"{_gpu(gpu)}, {report['head_room']:.0%} to stay free"]
     drawn = max(memory, sum(size for _, _, size in rows))
     at, limit = 0, round(WIDTH * memory / drawn * (1 - report["head_room"]))
     for name, part, size in rows:
@@ -160,7 +162,7 @@ def _table(report: Report) -> str:
         ("max_batch_size", [f"{model['max_batch_size']:,}" for model in report["models"]]),
         ("max_num_tokens", [f"{model['max_num_tokens']:,}" for model in report["models"]]),
         ("max_seq_len", [f"{model['max_seq_len']:,}" for model in report["models"]]),
-        ("KV bytes a token", [f"{model['kv_bytes_per_token']:,}" for model in report["models"]]),
+        ("KV bytes per token", [f"{model['kv_bytes_per_token']:,}" for model in report["models"]]),
         ("KV tokens", [f"{model['kv_tokens']:,}" for model in report["models"]]),
         ("KV blocks", [f"{model['kv_blocks']:,}" for model in report["models"]]),
         ("a request", [f"{m['input_tokens']:,} + {m['output_tokens']:,} tokens" for m in report["models"]]),
@@ -207,8 +209,8 @@ def _shortage(report: Report, flags: Mapping[str, str]) -> str:
         gpu = report["gpus"][0]
         name = gpu["name"] if gpu["name"] in GPUS else f"{gpu['memory_bytes'] / GIB:.1f}"
         ways.append(" ".join([f"--gpu {number}x{name}", *_flags(flags, change)]))
-    text = f"It doesn't fit: GPU {report['gpu']} needs {needs}, has {has} to give, is short by {short}."
-    head = "Any of these would fit:" if ways else "No change that is tried here would do, nor a GPU that is known here."
+    text = f"It doesn't fit: GPU {report['gpu']} needs {needs}, has {has} available, and is short by {short}."
+    head = "Any of these would fit:" if ways else "None of the changes tried here would do, nor any GPU known here."
     return "\n".join([text, head, *(f"  {way}" for way in ways)])
 
 
@@ -218,7 +220,7 @@ def _flags(flags: Mapping[str, str], change: Mapping[str, Mapping[str, Any]]) ->
 
 def _check_table(report: Report) -> str:
     text = [
-        f"GPU {number}: {_gpu(gpu)}, {report['head_room']:.0%} to be left free"
+        f"GPU {number}: {_gpu(gpu)}, {report['head_room']:.0%} to stay free"
         for number, gpu in enumerate(report["gpus"])
     ]
     for model, setting in report["settings"].items():
@@ -237,6 +239,6 @@ def _check_table(report: Report) -> str:
             *(f"  doesn't fit: {fault}" for fault in load["faults"]),
         ]
     text.append(
-        "It fits." if report["fits"] else "It doesn't fit; without --check this command says which settings would."
+        "It fits." if report["fits"] else "It doesn't fit; without --check, this command prints settings that would."
     )
     return "\n".join(text)

@@ -42,4 +42,6 @@ def check(found: int, needed: int) -> None:
         why = f"CUDA_VISIBLE_DEVICES is {chosen!r}" if chosen is not None else "no nvidia-smi, no /dev/nvidia0"
         raise Refused(f"there is no GPU here ({why}): {_ADVICE}")
     if found < needed:
-        raise Refused(f"{needed} GPUs are needed and {found} found: build for fewer (tp_size, pp_size), or give more")
+        raise Refused(
+            f"{needed} GPUs are needed, but there are {found}: build for fewer (tp_size, pp_size), or provide more"
+        )

@@ -58,11 +58,11 @@ class Image:
         """Refuses where the server, a backend, one of `programs` or a Python package is missing."""
         if not os.access(self.tritonserver, os.X_OK):
             raise Refused(
-                f"{self.tritonserver} is missing: serve GPUs in {IMAGE}, or name the server by --tritonserver"
+                f"{self.tritonserver} is missing: serve GPUs in {IMAGE}, or name the server with --tritonserver"
             )
         for program in programs:
             if not shutil.which(program):
-                raise Refused(f"{program} is missing, which more than one process of MPI needs; it is in {IMAGE}")
+                raise Refused(f"{program} is missing, which several MPI processes need; it is in {IMAGE}")
         backends = {
             model: model_folders.backend(model_folders.config(repository / model, config_name)) for model in models
         }
@@ -70,7 +70,7 @@ class Image:
             if backend not in ("", "ensemble") and not (self.backends / backend).is_dir():
                 raise Refused(
                     f"{self.backends} has no {backend} backend, which {model} needs: use {IMAGE}, "
-                    f"or leave the model out by --skip-model={model}"
+                    f"or leave the model out with --skip-model={model}"
                 )
         python_models = [model for model, backend in backends.items() if backend == "python"]
         self._check_packages(sorted({name for model in python_models for name in PACKAGES.get(model, ())}))
@@ -82,7 +82,7 @@ class Image:
                 command, env=self.variables(), capture_output=True, text=True, check=True, timeout=60
             )
         except (OSError, subprocess.SubprocessError) as error:
-            raise Refused(f"python3, which the python models run on, doesn't run: {error}") from None
+            raise Refused(f"python3, which the Python models need, doesn't run: {error}") from None
         if found.stdout.strip():
             raise Refused(
                 f"python3 lacks {', '.join(found.stdout.split())}: pip install --no-deps -r requirements-gpu.txt"
@@ -102,6 +102,6 @@ class Image:
             reason = first_line(failed.lines) if isinstance(failed, StepFailed) else failed.strerror
             if not environment.compiled_words.exists():
                 raise SetupFailed(f"words/ cannot be compiled: {reason}") from None
-            progress.say(f"warning: words/ cannot be compiled: {reason}; the lists compiled before are served")
+            progress.say(f"warning: words/ cannot be compiled: {reason}; the previously compiled lists stay in use")
         else:
             progress.done()

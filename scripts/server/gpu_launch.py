@@ -50,7 +50,7 @@ class Mode:
         if self.world_size < 1:
             raise Refused(f"--world-size is {self.world_size}; it must be 1 or more")
         if self.multi_model and self.engine == LLMAPI:
-            raise Refused("--multi-model is for --engine tensorrtllm: models of the LLM API need no flag to be several")
+            raise Refused("--multi-model is for --engine tensorrtllm; several models of the LLM API need no flag")
         if not self.spawns and not self.multi_model:
             raise Refused("--disable-spawn-processes needs --multi-model")
         if self.multi_model and self.spawns and self.world_size > 1:
@@ -79,7 +79,7 @@ class Mode:
         """Refuses engines that don't fit."""
         if self.engine == LLMAPI:
             if self.uses_mpi:
-                alone = "leave --world-size out (each starts its own workers)"
+                alone = "leave out --world-size (each starts its own workers)"
                 served_engines.check_leader(engines, self.world_size, alone)
         elif not self.uses_mpi:
             served_engines.check_alone(engines)
@@ -118,7 +118,7 @@ def _launched_by_llmapi(server: list[str]) -> list[str]:
     # The script hands its arguments on unquoted.
     bad = next((word for word in server if any(letter in word for letter in " \t\n*?[")), None)
     if bad:
-        raise Refused(f"{LLMAPI_LAUNCH} would take {bad!r} apart: no blank and none of *?[ may be in it")
+        raise Refused(f"{LLMAPI_LAUNCH} would split {bad!r}: it must not contain blanks or any of *?[")
     return [LLMAPI_LAUNCH, *server]
 
 

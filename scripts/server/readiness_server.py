@@ -59,7 +59,7 @@ class ReadinessServer:
         ready = {model: int(state == readiness.READY) for model, state in self.states().items()}
         families = [
             ("llm_router_model_ready", "Whether a model is ready", _by_model(ready)),
-            ("llm_router_model_processes", "Living processes of a python model", _by_model(self._processes())),
+            ("llm_router_model_processes", "Living processes of a Python model", _by_model(self._processes())),
             ("llm_router_shared_memory_free_bytes", "Free in /dev/shm", {"": found.f_bavail * found.f_frsize}),
             ("llm_router_shared_memory_size_bytes", "Size of /dev/shm", {"": found.f_blocks * found.f_frsize}),
         ]
@@ -89,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/metrics":
             self._reply(200, "text/plain; version=0.0.4", self.server.readiness_server.metrics())
         else:
-            self._reply(404, "text/plain", "there are /ready and /metrics\n")
+            self._reply(404, "text/plain", "try /ready or /metrics\n")
 
     def _reply(self, status: int, content_type: str, text: str) -> None:
         body = text.encode()

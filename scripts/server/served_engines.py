@@ -52,7 +52,7 @@ def find_llmapi(repository: Path, models: Sequence[str], config_name: str) -> li
     for engine in find(repository, models):
         if model_folders.config_file(repository / engine.model, config_name).name == "config.pbtxt":
             missing = f"{engine.model} has no configs/{config_name}.pbtxt"
-            raise Refused(f"{missing}: leave it out by --skip-model={engine.model}")
+            raise Refused(f"{missing}: leave it out with --skip-model={engine.model}")
         config = model_folders.config(repository / engine.model, config_name)
         sizes = (model_folders.parameter(config, key) or "1" for key in _PARALLEL)
         gpus = math.prod(int(size) if size.isdigit() else 1 for size in sizes)  # the model itself refuses what is none
@@ -76,16 +76,16 @@ def _ranks(model: str, folder: Path) -> int:
     if not config.is_file():
         raise Refused(
             f"{folder} holds no engine, which {model} needs: build it with scripts.build_engines and mount "
-            f"engines/built at {folder.parent.parent}, or leave the model out by --skip-model={model}"
+            f"engines/built at {folder.parent.parent}, or leave the model out with --skip-model={model}"
         )
     try:
         mapping = json.loads(config.read_text())["pretrained_config"]["mapping"]
         ranks = int(mapping.get("world_size") or mapping["tp_size"] * mapping.get("pp_size", 1))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise Refused(f"{config} does not say for how many GPUs the engine is (pretrained_config.mapping)") from None
+        raise Refused(f"{config} does not say how many GPUs the engine is for (pretrained_config.mapping)") from None
     missing = [rank for rank in range(ranks) if not (folder / f"rank{rank}.engine").is_file()]
     if missing:
-        raise Refused(f"{folder} lacks rank{missing[0]}.engine of {ranks}: {model} was not built to its end")
+        raise Refused(f"{folder} lacks rank{missing[0]}.engine of {ranks}: {model} was not built completely")
     return ranks
 
 
@@ -113,7 +113,7 @@ def check_leader(engines: Sequence[Engine], world_size: int, otherwise: str = "u
         if engine.instances > 1:
             raise Refused(
                 f"{engine.model} has {engine.instances} instances, and --world-size={world_size} serves one: "
-                f"make count 1 in its instance_group, or {otherwise}"
+                f"set count to 1 in its instance_group, or {otherwise}"
             )
         if engine.ranks() != world_size:
             raise Refused(f"the engine of {engine.model} is for {engine.ranks()} GPUs, --world-size is {world_size}")
@@ -126,7 +126,7 @@ def check_spawning(engines: Sequence[Engine]) -> None:
         if engine.participants:
             raise Refused(
                 f"{engine.model} has participant_ids, which are for workers that are started beforehand: "
-                "take them out of its config.pbtxt, or give --disable-spawn-processes"
+                "remove them from its config.pbtxt, or add --disable-spawn-processes"
             )
 
 
@@ -151,7 +151,7 @@ def check_participants(engines: Sequence[Engine], world_size: int) -> None:
     if taken != list(range(1, world_size)):
         raise Refused(
             f"participant_ids of all engines name the ranks {', '.join(map(str, taken))}; "
-            f"each of 1 to {world_size - 1} must be there once (0 is the orchestrator)"
+            f"each of 1 to {world_size - 1} must appear exactly once (0 is the orchestrator)"
         )
 
 

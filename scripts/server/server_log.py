@@ -122,12 +122,12 @@ class ServerLog:
 
     def _mpi_trouble(self, line: str) -> str:
         if killed := _MPI_SIGNAL.search(line):
-            return f"rank {killed[1]} was ended by {killed[2]}"
+            return f"rank {killed[1]} was killed by {killed[2]}"
         if process := _MPI_PROCESS.match(line):
             self._mpi_rank = process[1]
         elif self._mpi_rank and (code := _MPI_CODE.match(line)):
             return f"rank {self._mpi_rank} ended with exit status {code[1]}"
-        return "mpirun has fewer slots than ranks: --oversubscribe" if _MPI_SLOTS.search(line) else ""
+        return "mpirun has fewer slots than ranks: use --oversubscribe" if _MPI_SLOTS.search(line) else ""
 
     def _reason(self, text: str) -> str:
         reason = _CODE.sub("", _first_line(text.removesuffix('"')))

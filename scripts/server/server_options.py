@@ -174,7 +174,9 @@ def check_names(arguments: Sequence[str], own: Collection[str], is_pinned: bool)
             raise Refused(f"there is no --{name}: use --{dashed}")
         if is_pinned:
             near = difflib.get_close_matches(dashed, sorted(known), 1, 0.75)
-            raise Refused(f"there is no --{name}: " + (f"--{near[0]}?" if near else "scripts/serve --help lists all"))
+            raise Refused(
+                f"there is no --{name}: " + (f"--{near[0]}?" if near else "scripts/serve --help lists all of them")
+            )
 
 
 def check_together(flags: Sequence[str]) -> None:
@@ -184,8 +186,8 @@ def check_together(flags: Sequence[str]) -> None:
     if named and mode != "explicit":
         raise Refused(f"--load-model needs --model-control-mode=explicit: {mode} loads every model of the repository")
     if "*" in named and len(named) > 1:
-        raise Refused("--load-model=* is every model: leave the other --load-model away")
+        raise Refused("--load-model=* means every model: leave out the other --load-model")
     if "--repository-poll-secs" in given and mode != "poll":
         raise Refused("--repository-poll-secs needs --model-control-mode=poll")
     if "--rate-limit-resource" in given and flag_value(flags, "--rate-limit") != "execution_count":
-        raise Refused("--rate-limit-resource needs --rate-limit=execution_count: without it nothing is limited")
+        raise Refused("--rate-limit-resource needs --rate-limit=execution_count: without that nothing is limited")

@@ -233,5 +233,5 @@ class TritonServer:
         """How it ended, for a person."""
         status = self.exit_status()
         if status is None:
-            return "it is running"
+            return "it is still running"
         return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

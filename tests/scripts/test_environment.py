@@ -155,7 +155,7 @@ def test_too_little_disk_is_refused_before_anything_is_made(root, monkeypatch):
 def test_a_failed_step_says_its_last_line_and_where_the_rest_is(root):
     made = Environment(root)
     made.log.parent.mkdir()
-    with pytest.raises(SetupFailed, match=r"no such weights \(all of it: .*setup\.log\)"):
+    with pytest.raises(SetupFailed, match=r"no such weights \(the full output is in .*setup\.log\)"):
         made._run(["/bin/sh", "-c", "echo begin; echo no such weights; exit 3"], Progress(io.StringIO()), str.strip)
     assert made.log.read_text().endswith("begin\nno such weights\n")
 

@@ -76,7 +76,7 @@ def test_explain_takes_what_a_request_may_bring(capsys, options, reason):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--set", "tennant=acme"], "a prompt has script, verdict"),
+        (["--set", "tennant=acme"], "known fields: script, verdict"),
         (["--set", "tenant"], "has no ="),
         (["--state", "huge.in_flight=1"], "give TIER.FIELD"),
         (["--max-tokens", "100000000"], "fit no context"),

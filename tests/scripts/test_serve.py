@@ -30,7 +30,7 @@ def test_a_flag_that_this_script_replaces_is_refused_with_the_one_to_use():
 def test_a_server_without_http_is_refused_since_readiness_is_asked_there(capsys, flags):
     assert serve.main(["cpu", *flags]) == 2
     said = capsys.readouterr().err
-    assert said == "error: --allow-http=false is not possible: whether the server is ready is asked over HTTP\n"
+    assert said == "error: --allow-http=false is not possible, because readiness is asked over HTTP\n"
 
 
 def test_http_may_be_allowed_in_words():
@@ -51,7 +51,7 @@ def test_what_earlier_servers_left_is_removed_before_it_can_fail_the_check(repos
 
 def test_a_folder_without_models_is_refused(tmp_path):
     for folder in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(Refused, match="holds no model"):
+        with pytest.raises(Refused, match="contains no model"):
             settings(f"--model-repository={folder}")
 
 
@@ -73,8 +73,8 @@ def test_models_may_be_left_out_and_their_ensembles_go_with_them(repository):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--load-model=router"], "holds no model router: there are llm_router, preprocessing"),
-        (["--skip-model=router"], "holds no model router"),
+        (["--load-model=router"], "has no model router; it has llm_router, preprocessing"),
+        (["--skip-model=router"], "has no model router"),
         (["--skip-model=llm_router", "--load-model=preprocessing"], "--skip-model goes with neither"),
         (["--skip-model=llm_router", "--model-control-mode=poll"], "--skip-model goes with neither"),
         (["--skip-model=llm_router", "--skip-model=preprocessing"], "leaves no model"),

@@ -60,7 +60,7 @@ def test_a_file_of_every_folder_is_written_into_each(tmp_path):
 
 @pytest.mark.parametrize("between", ["", "```sh\nls\n```\n\nWords between.\n\n"])
 def test_output_that_follows_no_command_is_an_error(between):
-    with pytest.raises(ValueError, match="this output follows no command: 1"):
+    with pytest.raises(ValueError, match="this output has no command before it: 1"):
         examples(between + "```text\n1\n```\n")
 
 

@@ -127,7 +127,7 @@ def test_a_bad_request_in_a_batch_fails_alone(client):
         ("text_pipeline_ensemble", texts(b"ab\xff"), r"\[BAD_REQUEST\] text is not valid UTF-8 \(byte 2\)"),
         ("text_tokenizer", texts(b"\xc3"), r"\[BAD_REQUEST\] text is not valid UTF-8 \(byte 0\)"),
         ("text_classifier_onnx", ids([[101] * 257]), "input_ids has 257 tokens; at most 256 are taken"),
-        ("text_classifier_onnx", ids([[101, 102]], mask=[[0, 0]]), "attention_mask leaves no token of a row"),
+        ("text_classifier_onnx", ids([[101, 102]], mask=[[0, 0]]), "attention_mask leaves no token in a row"),
         ("text_classifier_onnx", ids([[101, 102]], mask=[[1]]), r"input_ids is \[1, 2\], attention_mask is \[1, 1\]"),
     ],
 )

@@ -180,7 +180,7 @@ def test_the_same_seed_gives_the_same_ids_and_another_one_others(stream):
         ({"stop": True}, "[BAD_REQUEST] stop needs the request id of the request to be stopped"),
         (
             {"guided_decoding_guide_type": b"regex", "guided_decoding_guide": b"[0-"},
-            "[BAD_REQUEST] guided_decoding_guide is no valid regex: Regex parsing error at position 4: Unclosed '['",
+            "[BAD_REQUEST] guided_decoding_guide is not a valid regex: Regex parsing error at position 4: Unclosed '['",
         ),
     ],
 )

@@ -112,7 +112,7 @@ def test_its_metrics_have_tensorrt_llms_names(server):
 def test_what_it_can_not_do_is_refused_by_name(server):
     guide = {"guided_decoding_guide_type": "regex", "guided_decoding_guide": "[0-"}
     refused = refusal(server, text_input="Hi", max_tokens=4, **guide)
-    assert refused.startswith("[BAD_REQUEST] guided_decoding_guide is no valid regex: Regex parsing error")
+    assert refused.startswith("[BAD_REQUEST] guided_decoding_guide is not a valid regex: Regex parsing error")
     with engine_stream(server, 100, bad_words_list=np.array([[[5], [1]]], np.int32)) as stream:
         (error,) = stream.messages()
     assert error.message() == "[BAD_REQUEST] bad_words_list is not supported by this engine"

@@ -243,8 +243,8 @@ def test_limits_at_their_edges(lists):
 
 def test_refusals_for_size_name_the_numbers(lists):
     safety = SafetyBy(only(Limits(max_characters=10, max_messages=2)), lists)
-    assert safety.judge("a" * 11).reply == "Your message is too long: it has 11 characters and at most 10 are taken."
-    assert "3 messages and at most 2" in safety.judge(messages=chat(*[("user", "")] * 3)).reply
+    assert safety.judge("a" * 11).reply == "Your message is too long: it has 11 characters but the limit is 10."
+    assert "3 messages but the limit is 2" in safety.judge(messages=chat(*[("user", "")] * 3)).reply
 
 
 def test_messages_far_over_the_limit_are_not_even_read(lists):

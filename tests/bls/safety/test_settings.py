@@ -41,7 +41,7 @@ from engines.classifier.labels import HARD, LABELS
         (lambda: Classifier(budget_ms=0), "Classifier: budget_ms is 0"),
         (lambda: Safety([Limits()]), "Safety: checks must be a tuple of Limits, Repetition, Words"),
         (lambda: Safety((Check(),)), "Safety: checks must be a tuple"),
-        (lambda: Safety((Limits(), Limits())), "Safety: limits is there twice"),
+        (lambda: Safety((Limits(), Limits())), "Safety: limits occurs twice"),
         (lambda: Safety((), {"x": {"zh": "不"}}), "Safety: replies['x'] must be"),
         (lambda: Safety((), {"x": {"en": "{name}"}}), "Safety: replies['x'] is '{name}'"),
         (lambda: Safety((), {"x": {"en": "{"}}), "Safety: replies['x'] is '{'"),

@@ -77,7 +77,7 @@ def test_a_broken_template_is_found_when_it_is_loaded():
         ('[{"role": "user", "content": ["a"]}]', r"messages\[0\]\.content must be a string"),
         ('[{"role": "user", "content": null}]', r"messages\[0\]\.content must be a string"),
         ('[{"role": "user", "content": "a", "tool_calls": []}]', r"messages\[0\]\.tool_calls is not known"),
-        ('[{"role": "user", "content": "\\ud83d"}]', r"messages\[0\]\.content holds half of a surrogate pair"),
+        ('[{"role": "user", "content": "\\ud83d"}]', r"messages\[0\]\.content contains half of a surrogate pair"),
     ],
 )
 def test_bad_messages_are_refused_by_the_fields_name(text, complaint):

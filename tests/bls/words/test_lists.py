@@ -74,9 +74,9 @@ def test_categories_toml_says_what_is_done(folder):
     ("name", "text", "expected"),
     [
         ("deny/rude.txt", b"fine\nb\xffd\n", "deny/rude.txt:2: not UTF-8: byte 2 of the line"),
-        ("deny/rude.txt", "fine\n--\n", "deny/rude.txt:2: nothing is left of '--'"),
+        ("deny/rude.txt", "fine\n--\n", "deny/rude.txt:2: nothing remains of '--'"),
         ("deny/rude.txt", "x" * 201, "deny/rude.txt:1: longer than 200 characters"),
-        ("allow/a.txt", "ok\n\u200b\u0301\n", "allow/a.txt:2: nothing is left of"),
+        ("allow/a.txt", "ok\n\u200b\u0301\n", "allow/a.txt:2: nothing remains of"),
         ("allow/a.txt", "fine\n\uff26ool\n", "deny/rude.txt:3: 'fool' is also allowed, by"),
         ("categories.toml", "[filter]\nmask = 'ab'\n", "categories.toml:2: mask is 'ab'; it must be one character"),
         ("categories.toml", "[filter]\nmax_gap = 999\n", "categories.toml:2: max_gap is 999; it must be a number from"),
@@ -84,8 +84,8 @@ def test_categories_toml_says_what_is_done(folder):
         ("categories.toml", "[categories.rude]\n\nactoin = 'mask'\n", "categories.toml:3: unknown option 'actoin'"),
         ("categories.toml", "[categories.rude]\naction = 'hide'\n", "categories.toml:2: action is 'hide'; it must be"),
         ("categories.toml", "[categories.rude]\ncase = 'no'\n", "categories.toml:2: case is 'no'; it must be of type"),
-        ("categories.toml", "\n[categories.ruud]\n", "categories.toml:2: unknown categories 'ruud'; there are rude"),
-        ("categories.toml", "[pii.iban]\n", "categories.toml:1: unknown pii 'iban'; there are email"),
+        ("categories.toml", "\n[categories.ruud]\n", "categories.toml:2: unknown categories 'ruud'; known: rude"),
+        ("categories.toml", "[pii.iban]\n", "categories.toml:1: unknown pii 'iban'; known: email"),
         ("categories.toml", "[pii.email]\ncase = true\n", "categories.toml:2: unknown option 'case'"),
         ("categories.toml", "[catgories.rude]\n", "categories.toml:1: unknown section 'catgories'"),
         ("categories.toml", "[filter\n", "categories.toml:1: "),
@@ -105,7 +105,7 @@ def test_all_mistakes_are_told_at_once(folder):
 
 
 def test_a_folder_without_lists_is_a_mistake(tmp_path):
-    assert problems(tmp_path) == ["deny:0: there is no <category>.txt in it"]
+    assert problems(tmp_path) == ["deny:0: it contains no <category>.txt"]
 
 
 def test_a_broken_list_leaves_the_compiled_file_as_it_was(folder):
@@ -165,7 +165,7 @@ def test_a_broken_compiled_file_is_refused_and_the_last_good_one_stays(folder, c
     clock[0] += 1.1
     with caplog.at_level(logging.WARNING):
         assert newest.table() is good
-    assert "the last good word list is kept" in caplog.text
+    assert "the last good word list stays in use" in caplog.text
 
 
 def test_a_file_cut_short_is_refused(folder):

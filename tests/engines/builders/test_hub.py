@@ -51,7 +51,7 @@ def test_a_model_that_wants_a_token_says_so_in_one_line(build):
     ran = build("small", "--for", "llmapi", "--from", "hf:owner/Tiny-Chat", status=403)
     assert ran.returncode == 1
     line = ran.stderr.splitlines()[-1]
-    assert line.startswith("error: the Hugging Face hub doesn't give owner/Tiny-Chat: ")
+    assert line.startswith("error: the Hugging Face hub refuses owner/Tiny-Chat: ")
     assert "HF_TOKEN" in line
 
 
@@ -62,4 +62,7 @@ def test_a_hub_that_cannot_be_reached_leaves_a_guess_from_the_models_name(tmp_pa
     environment = {**plain, "HF_ENDPOINT": "http://hub.invalid", "HF_HOME": str(tmp_path)}
     ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert "# The hub can't be reached: that it is a model of the family qwen is a guess from its name." in ran.stdout
+    assert (
+        "# The hub can't be reached, so that this is a model of the family qwen is only a guess from its name."
+        in ran.stdout
+    )

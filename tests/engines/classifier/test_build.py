@@ -144,7 +144,7 @@ def test_an_engine_json_that_is_missing_or_broken_is_named(tmp_path):
 
 def test_the_command_says_how_good_it_is(capsys):
     assert build_engines.main(["classifier"]) == 0
-    assert "held-out prompts are told right" in capsys.readouterr().err
+    assert "held-out prompts are classified correctly" in capsys.readouterr().err
 
 
 def test_the_command_fails_with_one_line(tmp_path, capsys):
@@ -174,7 +174,7 @@ def test_the_confusion_matrix_is_a_picture_and_json(tmp_path, prompts, capsys):
     assert all(texts.count(label) == 2 for label in LABELS)
     assert sum(int(text) for text in texts if text.isdigit()) == 20
     assert json.loads((tmp_path / "classifier.json").read_text())["labels"] == list(LABELS)
-    assert "held-out prompts are told right" in capsys.readouterr().out
+    assert "held-out prompts are classified correctly" in capsys.readouterr().out
 
 
 def test_the_picture_needs_a_built_classifier(tmp_path, capsys):

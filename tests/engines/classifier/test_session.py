@@ -112,8 +112,8 @@ def test_a_request_for_nothing_gets_nothing(classifier):
         ([[2, 3]], [[1, 2]], "attention_mask holds other values than 0 and 1"),
         ([[2, 18]], [[1, 1]], "input_ids holds 2 to 18; ids are 0 to 17"),
         ([[-1, 3]], [[1, 1]], "input_ids holds -1 to 3; ids are 0 to 17"),
-        ([[2, 3], [2, 3]], [[1, 1], [0, 0]], "attention_mask leaves no token of a row"),
-        ([[]], [[]], "attention_mask leaves no token of a row"),
+        ([[2, 3], [2, 3]], [[1, 1], [0, 0]], "attention_mask leaves no token in a row"),
+        ([[]], [[]], "attention_mask leaves no token in a row"),
         ([[5] * 25], [[1] * 25], "input_ids has 25 tokens; at most 24 are taken"),
     ],
 )

@@ -183,7 +183,7 @@ def test_a_model_on_two_gpus_is_bounded_by_the_fuller_one():
         ({"concurrent": 65}, "concurrent is 65 for each instance; max_batch_size is 64"),
         (
             {"tp_size": 8, "gpus": 8},
-            "tp_size is 8; the model's 12 attention heads and 2 key-value heads can be shared by 1, 2, 4, 6, 12 GPUs",
+            "tp_size is 8; the model's 12 attention heads and 2 key-value heads can be divided among 1, 2, 4, 6, 12 GPUs",
         ),
         ({"pp_size": 40, "gpus": 40}, "pp_size is 40; the model has 28 layers"),
         ({"max_seq_len": 65_536}, "max_seq_len is 65536; the model's context is 32768 tokens"),
@@ -191,7 +191,7 @@ def test_a_model_on_two_gpus_is_bounded_by_the_fuller_one():
         ({"instances": 65}, "instances is 65; at most 64"),
         (
             {"quantisation": "int4_awq", "tp_size": 4, "gpus": 4},
-            r"intermediate_size \(8960\) can't be cut into blocks of 128",
+            r"intermediate_size \(8960\) can't be split into blocks of 128",
         ),
         ({"runtime": LLMAPI, "instances": 2}, "instances is 2; by the LLM API a model here has one"),
     ],
@@ -209,7 +209,7 @@ def test_fp8_is_refused_on_a_gpu_that_cannot_compute_it():
 
 def test_integer_weights_are_refused_for_engines_on_data_centre_blackwell_alone():
     awq = wish(quantisation="int4_awq")
-    with pytest.raises(BadWish, match="small is in int4_awq, which engines for B200 can't be: use fp8"):
+    with pytest.raises(BadWish, match="small is in int4_awq, which is not possible for B200: use fp8"):
         Case((known.gpu("B200"),), (awq,))
     for name in ("A10", "H200", "RTX-5090"):
         plan(Case((known.gpu(name),), (awq,)))

@@ -138,7 +138,7 @@ def test_each_of_several_end_ids_ends_it_and_is_left_out(make):
 def test_min_tokens_with_several_end_ids_is_refused_with_a_way_out(make):
     _, ends = run(make(), generation(end_ids=frozenset({1, 2}), min_tokens=3))
     assert ends == [
-        "[BAD_REQUEST] min_tokens is 3; this engine can hold back one end id only, and the model has 2: give end_id too"
+        "[BAD_REQUEST] min_tokens is 3; this engine can only hold back one end id, and the model has 2: give end_id too"
     ]
 
 

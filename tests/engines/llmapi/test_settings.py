@@ -167,7 +167,7 @@ def test_a_model_with_another_tokenizer_than_the_prompts_is_refused(tmp_path):
     built = built_model(tmp_path)
     file = tmp_path / "tokenizer.json"
     file.write_text("{}")
-    with pytest.raises(BadParameter, match=r"tokenizer.json is another tokenizer than that of .*engine.json"):
+    with pytest.raises(BadParameter, match=r"tokenizer.json is not the tokenizer of .*engine.json"):
         library.model_of(built, LlmApiParameters(True))
     same = TokenizerFile("huggingface", "tokenizer.json", tokenizer_files.digest("huggingface", file))
     assert library.model_of(dataclasses.replace(built, tokenizer=same), LlmApiParameters(True)) == str(tmp_path)

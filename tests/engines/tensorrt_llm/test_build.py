@@ -213,7 +213,7 @@ def test_an_engine_of_another_model_is_refused(world, capsys):
     world.build()
     huggingface_models.write(world.model, huggingface_models.LLAMA)
     assert world.build("--engine", str(world.built / "small" / "tensorrt_llm"), tiers=("large",)) == 1
-    message = "the engine's hidden_size is 1536; that of Tiny-Chat is 4096: it was built of another model"
+    message = "the engine's hidden_size is 1536; that of Tiny-Chat is 4096: it was built from another model"
     assert last_line(capsys).endswith(message)
 
 
@@ -235,4 +235,4 @@ def test_a_dry_run_needs_neither_trtllm_build_nor_a_gpu(world, capsys):
 def test_flags_of_engines_are_refused_where_there_is_none(world, capsys, arguments):
     with pytest.raises(SystemExit):
         world.build(*arguments, builder="llmapi")
-    assert "--dry-run and --engine go with --for tensorrt_llm" in capsys.readouterr().err
+    assert "--dry-run and --engine need --for tensorrt_llm" in capsys.readouterr().err

@@ -34,7 +34,9 @@ def test_a_failing_program_is_named_with_its_status_its_words_and_the_log(world,
     assert world.build() == 1
     line = last_line(capsys)
     name = program.rpartition("/")[2]
-    assert line.startswith(f"error: {name} ended with exit status 3: RuntimeError: no such layer (all of it: ")
+    assert line.startswith(
+        f"error: {name} ended with exit status 3: RuntimeError: no such layer (the full output is in "
+    )
     log = Path(line.rpartition(": ")[2].removesuffix(")"))
     assert "RuntimeError: no such layer" in log.read_text()
     assert world.names() == [".small.lock", ".small.work"]
@@ -56,7 +58,7 @@ def test_a_ctrl_c_ends_the_program_and_leaves_the_engine_that_was_there(world, c
     pid_file = world.folder / "pid"
     world.monkeypatch.setenv("STAND_IN", json.dumps({"interrupts": program, "pid_file": str(pid_file)}))
     assert world.build() == 130
-    assert last_line(capsys) == "stopped; what was there before is untouched"
+    assert last_line(capsys) == "stopped; what existed before is untouched"
     assert world.inode() == before
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid_file.read_text()), 0)
@@ -75,11 +77,11 @@ def test_a_failed_build_leaves_the_engine_that_was_there(world):
 def test_the_checkpoint_of_a_failed_build_is_used_by_the_next_one(world, capsys):
     world.fail(BUILD)
     world.build()
-    assert f"its checkpoint is kept for the next build, in {world.built / '.small.work'}" in capsys.readouterr().err
+    assert f"its checkpoint is kept for the next build in {world.built / '.small.work'}" in capsys.readouterr().err
     world.go_well()
     world.specify(max_num_tokens=4096)
     assert world.build() == 0
-    assert "using the checkpoint of the last try" in capsys.readouterr().err
+    assert "using the checkpoint of the last attempt" in capsys.readouterr().err
     assert QWEN not in (world.built / "small" / "build.log").read_text()
     assert world.names() == [".small.lock", "small"]
 
@@ -123,14 +125,14 @@ def test_a_program_that_ends_well_but_wrote_too_little_is_found_out(world, capsy
         ({"max_seq_len": 40000}, "max_seq_len is 40000; the model's context is 32768 tokens"),
         (
             {"tp_size": 5},
-            "tp_size is 5; the model's 12 attention heads and 2 key-value heads can be shared by 1, 2, 4, 6",
+            "tp_size is 5; the model's 12 attention heads and 2 key-value heads can be divided among 1, 2, 4, 6",
         ),
         (
             {"tp_size": 3},
-            "tp_size is 3; the model's 12 attention heads and 2 key-value heads can be shared by 1, 2, 4, 6",
+            "tp_size is 3; the model's 12 attention heads and 2 key-value heads can be divided among 1, 2, 4, 6",
         ),
         ({"pp_size": 29}, "pp_size is 29; the model has 28 layers"),
-        ({"quantisation": "int4_awq", "tp_size": 4}, "the model's intermediate_size (8960) can't be cut into blocks"),
+        ({"quantisation": "int4_awq", "tp_size": 4}, "the model's intermediate_size (8960) can't be split into blocks"),
         ({"model": "no/such/folder"}, "no/such/folder is neither hf:owner/repo nor a folder with config.json"),
     ],
 )
@@ -144,14 +146,14 @@ def test_a_spec_that_does_not_suit_the_model_is_refused_before_anything_runs(wor
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"model_type": "gemma3"}, "Tiny-Chat is a model of the type gemma3; engines can be built of llama, mistral"),
+        ({"model_type": "gemma3"}, "Tiny-Chat is a model of the type gemma3; engines can be built for llama, mistral"),
         ({"num_hidden_layers": None}, "Tiny-Chat: config.json: num_hidden_layers is missing"),
         ({"hidden_size": "x"}, "Tiny-Chat: config.json: hidden_size is 'x'; it must be a whole number above 0"),
         (
             {"rope_scaling": {"factor": "8"}},
             "Tiny-Chat: config.json: factor of rope_scaling is '8'; it must be a number",
         ),
-        ({"quantization_config": {"quant_method": "awq"}}, "the model is saved quantised (awq), which takes"),
+        ({"quantization_config": {"quant_method": "awq"}}, "the model was saved quantised (awq), which takes"),
     ],
 )
 def test_a_model_that_cannot_be_built_is_named(world, capsys, config, message):
@@ -179,7 +181,7 @@ def test_without_trtllm_build_or_a_gpu_one_line_says_what_to_do(world, capsys, m
 def test_a_missing_script_is_named_with_the_flag_that_helps(world, capsys):
     (world.folder / "examples" / QWEN).unlink()
     assert world.build() == 1
-    assert "convert_checkpoint.py is missing: name the folder of TensorRT-LLM's examples by --examples" in last_line(
+    assert "convert_checkpoint.py is missing: name the folder of TensorRT-LLM's examples with --examples" in last_line(
         capsys
     )
 
@@ -188,7 +190,7 @@ def test_a_missing_script_is_named_with_the_flag_that_helps(world, capsys):
     ("gpu", "quantisation", "message"),
     [
         ("NVIDIA A100-SXM4-80GB, 8.0", "fp8", "NVIDIA A100-SXM4-80GB has no FP8"),
-        ("NVIDIA B200, 10.0", "int4_awq", "TensorRT-LLM has none such for NVIDIA B200: use fp8"),
+        ("NVIDIA B200, 10.0", "int4_awq", "TensorRT-LLM does not offer it for NVIDIA B200: use fp8"),
     ],
 )
 def test_a_gpu_that_lacks_the_quantisation_is_named(world, capsys, gpu, quantisation, message):

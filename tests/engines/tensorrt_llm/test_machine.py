@@ -35,7 +35,7 @@ def test_the_versions_of_the_table_build_engines(installed, version):
 
 def test_a_version_that_the_table_does_not_know_is_refused(installed):
     installed("1.0.0")
-    with pytest.raises(BadMachine, match=r"TensorRT-LLM is 1\.0\.0 here; engines are built by 1\.1 and 1\.2"):
+    with pytest.raises(BadMachine, match=r"TensorRT-LLM is 1\.0\.0 here; engines can be built with 1\.1 and 1\.2"):
         machine.check(SPEC)
 
 

@@ -109,7 +109,7 @@ def test_fp8_of_a_build_script_is_made_by_quantize():
 def test_a_flag_of_the_conversion_that_quantize_lacks_is_not_lost_in_silence():
     text = "python build.py --model_dir m --enable_fp8 --use_parallel_embedding"
     assert fate(text, "use_parallel_embedding").is_wrong
-    assert fate(text, "use_parallel_embedding").text == "quantize.py converts here, and has no such flag"
+    assert fate(text, "use_parallel_embedding").text == "here quantize.py converts, and it has no such flag"
 
 
 @pytest.mark.parametrize(
@@ -253,4 +253,4 @@ def test_an_unknown_flag_fails_the_command(capsys):
 def test_either_a_tier_or_a_command_is_named(arguments, capsys):
     with pytest.raises(SystemExit):
         build_engines.main(arguments)
-    assert "name an engine (small, large, classifier), or else a command to --explain" in capsys.readouterr().err
+    assert "name an engine (small, large, classifier), or give a command to --explain" in capsys.readouterr().err

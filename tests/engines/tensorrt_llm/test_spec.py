@@ -39,7 +39,7 @@ def test_a_model_and_its_context_are_enough(tmp_path):
         ("workers = 1.5", "workers is 1.5; it must be a whole number above 0"),
         ('quantisation = "fp4"', "quantisation is 'fp4'; known: none, fp8, int8_weight_only"),
         ('precision = "float32"', "precision is 'float32'; known: auto, float16, bfloat16"),
-        ('calib_dataset = ""', "calib_dataset is ''; it must be a text"),
+        ('calib_dataset = ""', "calib_dataset is ''; it must be a string"),
         ("max_input_len = 100", r"max_input_len is 100; it must be below max_seq_len \(100\)"),
         ("max_num_tokens = 63", r"max_num_tokens is 63; it must be at least max_batch_size \(64\)"),
         ('kv_cache_dtype = "fp8"', 'kv_cache_dtype "fp8" needs quantisation "fp8"; it is "none"'),

@@ -126,7 +126,7 @@ def test_what_is_empty_or_neutral_counts_as_absent(values):
     [
         ({"input_ids": None, "input_lengths": [1]}, "input_ids is empty; at least 1 token is needed"),
         ({"input_ids": [[]], "input_lengths": [0]}, "input_ids is empty; at least 1 token is needed"),
-        ({"input_ids": [[5], [6]]}, "input_ids has shape [2, 1]; this engine takes one sequence a request"),
+        ({"input_ids": [[5], [6]]}, "input_ids has shape [2, 1]; this engine takes one sequence per request"),
         ({"input_lengths": [2]}, "input_lengths is 2, but input_ids holds 3 ids"),
         ({"input_ids": [[5, 100]]}, "input_ids holds 100; this engine's ids are from 0 to 99"),
         ({"input_ids": [[-1]]}, "input_ids holds -1; this engine's ids are from 0 to 99"),
@@ -134,11 +134,11 @@ def test_what_is_empty_or_neutral_counts_as_absent(values):
         ({"stop_words_list": [[[100], [1]]]}, "stop_words_list holds 100; this engine's ids are from 0 to 99"),
         (
             {"stop_words_list": [[[5, 6], [3, -1]]]},
-            "stop_words_list has the word ends [3]; they must rise, up to 2 at most",
+            "stop_words_list has the word ends [3]; they must increase, up to 2 at most",
         ),
         (
             {"stop_words_list": [[[5, 6], [1, 1]]]},
-            "stop_words_list has the word ends [1, 1]; they must rise, up to 2 at most",
+            "stop_words_list has the word ends [1, 1]; they must increase, up to 2 at most",
         ),
         (
             {"stop_words_list": [[[5] * 257, range(1, 258)]]},

@@ -149,7 +149,7 @@ def test_a_guide_shapes_the_output(pipeline, guide, expected):
 @pytest.mark.parametrize(
     ("guide", "message"),
     [
-        (Guide("json_schema", '{"type": 12'), "guided_decoding_guide is no valid json_schema: Failed to parse JSON"),
+        (Guide("json_schema", '{"type": 12'), "guided_decoding_guide is not a valid json_schema: Failed to parse JSON"),
         (Guide("json_schema", '{"type": "objekt"}'), 'no valid json_schema: Unsupported type "objekt"'),
         (Guide("regex", "[0-"), "no valid regex: Regex parsing error"),
         (Guide("ebnf_grammar", "rot ::= x"), "no valid ebnf_grammar: EBNF parser error at line 1"),

@@ -236,7 +236,7 @@ def test_a_wrong_input_is_refused_by_name(inputs, message):
 def test_a_model_that_takes_no_text_is_refused_by_name():
     async def scenario(fake):
         async with TritonAsyncClient(fake.url) as client:
-            with pytest.raises(RequestFailed, match="preprocessing does not answer texts; ask llm_router or"):
+            with pytest.raises(RequestFailed, match="preprocessing does not answer text; ask llm_router or"):
                 await client.generate(Request(TEXT, model="preprocessing"))
 
     play(scenario)

@@ -35,7 +35,7 @@ def test_what_pip_is_at_is_read_from_its_output(line, status):
         ),
         (["ERROR: Hash mismatch", "  more of it", ""], "pip: Hash mismatch"),
         (["Killed", ""], "Killed"),
-        ([], "it ended without a word"),
+        ([], "it ended without any output"),
     ],
 )
 def test_why_pip_failed_is_one_line(lines, reason):

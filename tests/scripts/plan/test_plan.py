@@ -105,7 +105,7 @@ def test_settings_that_depend_on_the_order_of_loading_do_not_pass_the_check(tmp_
     status, table, _ = run(capsys, "--gpu", "L40S", *PAIR, "--check", repository=tmp_path)
     assert status == 1
     faults = table.split("tensorrt_llm_small then tensorrt_llm_large:")[1]
-    assert "tensorrt_llm_large gets no tokens of KV cache, needs 81,920" in faults
+    assert "tensorrt_llm_large gets no tokens of KV cache, but needs 81,920" in faults
     assert "all at once: GPU 0 137% full" in table
 
 
@@ -141,7 +141,7 @@ def test_what_does_not_fit_says_by_how_much_and_what_would(capsys):
         capsys, "--gpu", "L40S", "--small", "none", "--large", "model=Llama-3.1-70B", "max_seq_len=4096"
     )
     assert status == 1
-    numbers = re.search(r"needs ([\d.]+) GiB, has ([\d.]+) GiB to give, is short by ([\d.]+) GiB", table)
+    numbers = re.search(r"needs ([\d.]+) GiB, has ([\d.]+) GiB available, and is short by ([\d.]+) GiB", table)
     needs, has, short = map(float, numbers.groups())
     assert needs - has == pytest.approx(short, abs=0.011)
     assert has == pytest.approx(0.8 * 44.3, abs=0.01)

@@ -62,5 +62,5 @@ def test_no_gpu_is_refused_with_what_to_do(devices, monkeypatch):
 
 def test_too_few_gpus_are_refused_with_both_numbers():
     gpu_devices.check(2, 2)
-    with pytest.raises(Refused, match="4 GPUs are needed and 2 found"):
+    with pytest.raises(Refused, match="4 GPUs are needed, but there are 2"):
         gpu_devices.check(2, 4)

@@ -32,7 +32,7 @@ def test_word_lists_that_cannot_be_compiled_are_fatal_only_where_none_were_compi
     (tmp_path / "words" / "categories.toml").touch()
     image.compile_words(Progress(said))
     assert "warning: words/ cannot be compiled: " in said.getvalue()
-    assert "the lists compiled before are served" in said.getvalue()
+    assert "the previously compiled lists stay in use" in said.getvalue()
 
 
 def test_the_image_gets_the_versions_that_cpus_are_served_with():

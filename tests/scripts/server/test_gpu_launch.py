@@ -178,7 +178,7 @@ def test_the_llm_api_spreads_over_gpus_by_its_own_launcher(machine):
 
 def test_what_trtllm_llmapi_launch_would_take_apart_is_refused(machine):
     machine.add_engine("large")
-    with pytest.raises(Refused, match=r"trtllm-llmapi-launch would take '--trace-config=triton,file=a b'"):
+    with pytest.raises(Refused, match=r"trtllm-llmapi-launch would split '--trace-config=triton,file=a b'"):
         start(machine, Mode(engine=LLMAPI, world_size=2), "--trace-config=triton,file=a b")
 
 

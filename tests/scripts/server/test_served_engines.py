@@ -40,7 +40,7 @@ def test_the_engines_of_this_repository_are_found():
 
 def test_the_llm_apis_models_say_themselves_how_many_gpus_they_take(machine):
     machine.add_engine("large", ranks=8)
-    with pytest.raises(Refused, match=r"large has no configs/llmapi\.pbtxt: leave it out by --skip-model=large"):
+    with pytest.raises(Refused, match=r"large has no configs/llmapi\.pbtxt: leave it out with --skip-model=large"):
         served_engines.find_llmapi(machine.repository, ["large"], "llmapi")
     variant = gpu_machine.CONFIG.format(name="large", backend="python", count=1)
     variant += gpu_machine.PARAMETER.format("tensor_parallel_size", 2)

@@ -118,9 +118,9 @@ def test_mpirun_says_which_rank_ended_and_how(tmp_path):
         "All nodes which are allocated for this job are already filled.\n"
     )
     assert ServerLog(path).events() == [
-        Trouble("rank 1 was ended by signal 9 (Killed)"),
-        Trouble("rank 0 was ended by signal 11 (Segmentation fault)"),
+        Trouble("rank 1 was killed by signal 9 (Killed)"),
+        Trouble("rank 0 was killed by signal 11 (Segmentation fault)"),
         Trouble("rank 2 ended with exit status 3"),
         Trouble("rank 0 ended with exit status 1"),
-        Trouble("mpirun has fewer slots than ranks: --oversubscribe"),
+        Trouble("mpirun has fewer slots than ranks: use --oversubscribe"),
     ]

@@ -183,7 +183,8 @@ def test_a_model_on_two_gpus_is_bounded_by_the_fuller_one():
         ({"concurrent": 65}, "concurrent is 65 for each instance; max_batch_size is 64"),
         (
             {"tp_size": 8, "gpus": 8},
-            "tp_size is 8; the model's 12 attention heads and 2 key-value heads can be divided among 1, 2, 4, 6, 12 GPUs",
+            "tp_size is 8; the model's 12 attention heads and 2 key-value heads can be divided among 1, 2, 4, 6, "
+            "12 GPUs",
         ),
         ({"pp_size": 40, "gpus": 40}, "pp_size is 40; the model has 28 layers"),
         ({"max_seq_len": 65_536}, "max_seq_len is 65536; the model's context is 32768 tokens"),

@@ -69,7 +69,7 @@ def test_a_table_of_another_tokenizer_is_not_used(repository, tmp_path):
     table = (folder / "token_bytes.bin").read_bytes()
     build(folder)
     (folder / "token_bytes.bin").write_bytes(table)
-    with pytest.raises(EngineUnavailable, match=r"token_bytes.bin of tensorrt_llm_small is another tokenizer"):
+    with pytest.raises(EngineUnavailable, match=r"token_bytes.bin of tensorrt_llm_small belongs to another tokenizer"):
         EngineFiles(repository, Caller()).decoder(SMALL)
 
 

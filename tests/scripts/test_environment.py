@@ -133,7 +133,7 @@ def test_packages_in_use_by_a_server_are_not_made_anew(root):
     with FakeEnvironment(root).ensured(Progress(io.StringIO())):
         (root / "requirements.txt").write_text("numpy==1.26.3\n")
         late = FakeEnvironment(root)
-        with pytest.raises(Refused, match="a server runs from"):
+        with pytest.raises(Refused, match="a server is running from"):
             ensure(late)
         assert late.ran == []
 

@@ -34,7 +34,7 @@ def test_mistakes_are_told(capsys, tmp_path):
     assert safety.main(["--chat", "[]"]) == 1
     assert "messages must be a JSON list" in capsys.readouterr().err
     assert safety.main(["--folder", str(tmp_path), "x"]) == 1
-    assert "there is no <category>.txt" in capsys.readouterr().err
+    assert "it contains no <category>.txt" in capsys.readouterr().err
 
 
 def test_without_a_text_standard_input_is_read(capsys, monkeypatch):

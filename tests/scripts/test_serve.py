@@ -75,9 +75,9 @@ def test_models_may_be_left_out_and_their_ensembles_go_with_them(repository):
     [
         (["--load-model=router"], "has no model router; it has llm_router, preprocessing"),
         (["--skip-model=router"], "has no model router"),
-        (["--skip-model=llm_router", "--load-model=preprocessing"], "--skip-model goes with neither"),
-        (["--skip-model=llm_router", "--model-control-mode=poll"], "--skip-model goes with neither"),
-        (["--skip-model=llm_router", "--skip-model=preprocessing"], "leaves no model"),
+        (["--skip-model=llm_router", "--load-model=preprocessing"], "--skip-model cannot be combined with"),
+        (["--skip-model=llm_router", "--model-control-mode=poll"], "--skip-model cannot be combined with"),
+        (["--skip-model=llm_router", "--skip-model=preprocessing"], "leaves out every model"),
     ],
 )
 def test_models_that_are_not_there_and_choices_that_contradict_each_other_are_refused(repository, flags, said):

@@ -226,7 +226,7 @@ def test_without_compiled_lists_nothing_is_served_and_one_line_says_what_makes_t
     with launched(tmp_path, repository) as launch:
         assert launch.wait() == 3
     (line,) = [line for line in launch.console.read_text().splitlines() if line.startswith("error: model llm_router")]
-    assert "compiled.bin" in line and "scripts/words compile makes it" in line
+    assert "compiled.bin" in line and "run scripts/words compile" in line
 
 
 def test_an_operator_may_switch_the_filter_off(tmp_path):

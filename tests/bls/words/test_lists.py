@@ -242,7 +242,7 @@ def test_check_tells_what_is_there(capsys):
 def test_check_refuses_a_broken_list_with_file_and_line(folder, capsys):
     write(folder, "deny/rude.txt", "--\n")
     assert words_script.main(["check", "--folder", str(folder)]) == 1
-    assert f"{folder}/deny/rude.txt:1: nothing is left" in capsys.readouterr().err
+    assert f"{folder}/deny/rude.txt:1: nothing remains" in capsys.readouterr().err
     assert words_script.main(["check", "--folder", str(folder), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["problems"][0]["line"] == 1
 

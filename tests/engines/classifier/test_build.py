@@ -109,7 +109,7 @@ def test_a_wheel_without_weights_is_refused(tmp_path):
             "'encoder.layer.2.attention.self.query.weight' is",
         ),
         (lambda model: (model / "config.json").write_text("{}"), "'max_position_embeddings' is missing"),
-        (lambda model: (model / "config.json").write_text("["), "no BERT of Hugging Face's form"),
+        (lambda model: (model / "config.json").write_text("["), "is not a BERT in Hugging Face's format"),
         (lambda model: (model / "model.safetensors").write_bytes(b"x"), "no safetensors file"),
     ],
 )

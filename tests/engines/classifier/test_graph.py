@@ -87,7 +87,7 @@ def test_safetensors_are_read_as_they_were_written(tmp_path):
 def test_a_broken_file_is_refused_by_name(tmp_path, content):
     file = tmp_path / "model.safetensors"
     file.write_bytes(content)
-    with pytest.raises(safetensors.BadWeights, match=r"model\.safetensors: no safetensors file"):
+    with pytest.raises(safetensors.BadWeights, match=r"model\.safetensors is not a safetensors file"):
         safetensors.read(file)
 
 

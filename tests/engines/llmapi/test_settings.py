@@ -76,7 +76,7 @@ def test_every_parameter_is_read():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"gpu_device_ids": "0;1"}, "gpu_device_ids is '0;1'; legal: different GPU numbers with commas"),
+        ({"gpu_device_ids": "0;1"}, "gpu_device_ids is '0;1'; legal: different GPU numbers separated by commas"),
         ({"gpu_device_ids": "1,1"}, "legal: different GPU numbers"),
         (
             {"gpu_device_ids": "0", "tensor_parallel_size": "2"},

@@ -46,7 +46,7 @@ def test_a_killed_program_is_told_to_have_lacked_memory(world, capsys):
     world.fail(BUILD, status=-9)
     assert world.build() == 1
     assert "trtllm-build was ended by signal 9" in (line := last_line(capsys))
-    assert "memory ran out: lower max_num_tokens or workers, or raise tp_size" in line
+    assert "ran out of memory: lower max_num_tokens or workers, or raise tp_size" in line
 
 
 @pytest.mark.parametrize("program", [QWEN, BUILD])

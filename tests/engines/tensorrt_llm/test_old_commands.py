@@ -187,7 +187,7 @@ def test_the_family_is_told_by_a_name_or_is_said_to_be_a_guess(text, family, is_
     assert only(text).commands[0].program == flags.CONVERT[family]
     assert only(text).family_is_guess is is_guess
     build_engines.main(["--explain", text])
-    assert ("# By llama's script" in capsys.readouterr().out) is is_guess
+    assert ("# This uses llama's script" in capsys.readouterr().out) is is_guess
 
 
 def test_a_command_may_follow_explain_without_quotes(capsys):

@@ -159,7 +159,7 @@ def test_a_change_that_is_proposed_can_be_typed(capsys):
 @pytest.mark.parametrize(("gpu", "keys"), [("L40S", "quantisation=fp8"), ("L4", "concurrent=8")])
 def test_the_llm_api_is_said_to_quantise_nothing_where_quantised_weights_are_planned(capsys, gpu, keys):
     arguments = ("--gpu", gpu, "--small", "none", "--large", keys)
-    remark = "The LLM API quantises nothing: name a model that was saved so"
+    remark = "The LLM API does not quantise: name a model that was saved quantised"
     assert remark in run(capsys, *arguments, "--for", "llmapi")[1]
     assert remark not in run(capsys, *arguments)[1]
     assert remark not in run(capsys, "--gpu", "L40S", "--small", "none", "--for", "llmapi")[1]

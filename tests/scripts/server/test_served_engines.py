@@ -60,7 +60,7 @@ def test_ranks_are_counted_where_config_json_has_no_world_size(machine):
 @pytest.mark.parametrize("text", ["{", "{}", '{"pretrained_config": {"mapping": []}}'])
 def test_a_config_json_that_does_not_tell_the_ranks_is_refused_by_name(machine, text):
     (machine.add_engine("large") / "config.json").write_text(text)
-    with pytest.raises(Refused, match=r"large/tensorrt_llm/config.json does not say for how many GPUs"):
+    with pytest.raises(Refused, match=r"large/tensorrt_llm/config.json does not say how many GPUs"):
         found(machine)[0].ranks()
 
 
@@ -108,7 +108,7 @@ def test_workers_that_are_spawned_have_no_participant_ids(machine):
         ("1,2", "3", 5, "--world-size is 5; .* need 4 processes"),
         ("1,2,3", "3", 4, 'large has participant_ids "1,2,3" .* such as "1,2"'),
         ("1,2", "", 4, 'small has participant_ids "" .* such as "3"'),
-        ("1,2", "2", 4, "name the ranks 1, 2, 2; each of 1 to 3 must be there once"),
+        ("1,2", "2", 4, "name the ranks 1, 2, 2; each of 1 to 3 must appear exactly once"),
         ("0,1", "2", 4, "name the ranks 0, 1, 2"),
     ],
 )

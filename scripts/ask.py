@@ -104,7 +104,7 @@ def ask(options: argparse.Namespace, prompt: str, output: TextIO) -> Answer:
             f"no server answers on {options.host}:{options.port}: start one with scripts/serve cpu, or give --port"
         ) from None
     except (OSError, http.client.HTTPException) as error:
-        raise AskFailed(f"the connection broke: {error or type(error).__name__}") from None
+        raise AskFailed(f"the connection broke: {str(error) or type(error).__name__}") from None
     finally:
         connection.close()
     return answer

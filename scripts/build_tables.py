@@ -52,7 +52,7 @@ def character_lines() -> Iterator[str]:
     """One line a target, "kind target sources", then the ranges of each class."""
     yield "# Made by scripts/build_tables.py; do not edit. Each line: kind, target, the characters that become it.\n"
     yield f"# Unicode {unicodedata.unidata_version}\n"
-    tables: dict[str, Callable[[str], str]] = {
+    tables: dict[str, Callable[[str], str | None]] = {
         "compatibility": compatibility,
         "unmarked": unmarked,
         "case": str.casefold,
@@ -111,7 +111,7 @@ def compatibility(character: str) -> str | None:
 
 
 def unmarked(character: str) -> str | None:
-    base, *marks = unicodedata.normalize("NFD", character)
+    base, *marks = list(unicodedata.normalize("NFD", character))
     return (
         base
         if marks
@@ -174,16 +174,16 @@ def simplified() -> dict[str, str]:
 
 
 def runs(characters: Iterator[str]) -> Iterator[tuple[int, int]]:
-    first = last = None
+    run: tuple[int, int] | None = None
     for point in map(ord, characters):
-        if last is not None and point == last + 1:
-            last = point
+        if run and point == run[1] + 1:
+            run = run[0], point
             continue
-        if first is not None:
-            yield first, last
-        first = last = point
-    if first is not None:
-        yield first, last
+        if run:
+            yield run
+        run = point, point
+    if run:
+        yield run
 
 
 def pinyin_lines() -> Iterator[str]:

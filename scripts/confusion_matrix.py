@@ -19,6 +19,7 @@ from bls.paths import ROOT
 from engines.classifier import build, evaluation
 from engines.classifier.evaluation import Evaluation
 from engines.classifier.labels import RISKS
+from engines.classifier.manifest import CLASSIFIER
 from scripts.build_engines import BUILT
 
 CELL, MARGIN = 26, 130
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None, built: Path = BUILT) -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / "docs", help="folder to write to (default: docs)")
     options = parser.parse_args(arguments)
     try:
-        found = evaluation.load(built / build.CLASSIFIER / build.EVALUATION)
+        found = evaluation.load(built / CLASSIFIER / build.EVALUATION)
     except FileNotFoundError as error:
         print(f"error: {error.filename} is missing: run `python -m scripts.build_engines classifier`", file=sys.stderr)
         return 1

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,13 @@ def _prompt_fields(policy: Policy, given: list[tuple[str, str]]) -> dict[str, An
 
 
 def _state(policy: Policy, given: list[tuple[str, str]]) -> State:
-    kinds = {"ready": _flag, "cooling_down": _flag, "in_flight": int, "first_token_seconds": float, "error_rate": float}
+    kinds: dict[str, Callable[[str], Any]] = {
+        "ready": _flag,
+        "cooling_down": _flag,
+        "in_flight": int,
+        "first_token_seconds": float,
+        "error_rate": float,
+    }
     assert kinds.keys() == {field.name for field in fields(TierState)}
     found: dict[str, dict[str, Any]] = {}
     for name, value in given:

@@ -33,11 +33,11 @@ def main(arguments: list[str]) -> int:
             target = Path(folder) / "compiled.bin"
             compile_lists(lists.read(options.folder), target)
             safety = PromptSafety(NewestTable(target))
-            given = ("", options.text) if options.chat else (options.text, "")
+            text, messages = ("", options.text) if options.chat else (options.text, "")
             table = without_classifier(SAFETY)
             # A process's first prompt takes longer than all others.
-            safety.judge(table, *given, not options.plain)
-            verdict = safety.judge(table, *given, not options.plain)
+            safety.judge(table, text, messages, not options.plain)
+            verdict = safety.judge(table, text, messages, not options.plain)
     except (ListError, BadRequest) as error:
         print(error, file=sys.stderr)
         return 1

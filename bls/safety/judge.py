@@ -100,7 +100,7 @@ class PromptSafety:
             expected = isinstance(error, RouterError | BadWordTable) or key in self._tell_again
             # A server may well do without a classifier, and the metrics count it.
             level = logging.INFO if isinstance(error, RouterError) and check.on_failure == OPEN else logging.ERROR
-            log.log(level, "the prompt's %s check failed: %s", check.name, error or key[1], exc_info=not expected)
+            log.log(level, "the prompt's %s check failed: %s", check.name, str(error) or key[1], exc_info=not expected)
             self._tell_again[key] = now + _TELL_AGAIN_SECONDS
 
 

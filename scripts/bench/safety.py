@@ -21,6 +21,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from bls.paths import WORDS
 from bls.policy import SAFETY
 from bls.safety.judge import PromptSafety
 from bls.words import lists as word_list
@@ -28,7 +29,7 @@ from bls.words.compiler import compile_lists
 from bls.words.lists import Category, Word
 from bls.words.table import NewestTable
 from scripts.bench.filter import SENTENCES, made_words, plain_loop_ns, private_kb
-from scripts.safety import WORDS, without_classifier
+from scripts.safety import without_classifier
 
 LENGTHS = (100, 400, 1000, 4000, 16_000)
 ATTACKS = SENTENCES.with_name("prompt_attacks.txt")

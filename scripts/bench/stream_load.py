@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,7 +52,7 @@ async def _run_all(url: str, requests: Sequence[StreamRequest]) -> list[Stream]:
 
 
 async def _run_one(client: Any, request: StreamRequest) -> Stream:
-    async def once():  # type: ignore[no-untyped-def]
+    async def once() -> AsyncIterator[dict[str, Any]]:
         yield {"model_name": request.model, "inputs": request.inputs, "outputs": request.outputs}
 
     stream = Stream(time.perf_counter())

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from bls.contract import ROUTER
-from scripts.client.client import DEADLINE_S, Request, RequestFailed, TritonAsyncClient
-from scripts.client.request import TEXT_TENSORS
+from scripts.client.client import DEADLINE_S, TritonAsyncClient
+from scripts.client.failure import RequestFailed
+from scripts.client.request import TEXT_TENSORS, Request
 
 
 async def _ask(options: argparse.Namespace, requests: Sequence[Request]) -> int:

@@ -150,7 +150,7 @@ class Reader:
         except BadPage as bad:
             raise CannotRead(f"{url.geturl()} is not a page of metrics: {bad}") from None
         except (OSError, http.client.HTTPException) as error:
-            raise CannotRead(f"{url.geturl()} can't be read: {error or type(error).__name__}") from None
+            raise CannotRead(f"{url.geturl()} can't be read: {str(error) or type(error).__name__}") from None
         finally:
             connection.close()
 

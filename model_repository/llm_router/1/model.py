@@ -1,6 +1,8 @@
 """The router's entry point, one process of many: its code is in bls/, its rules are in bls/policy.py."""
 
 import gc
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bls import serving, triton_io
 from bls.engine_files import EngineFiles
@@ -13,7 +15,7 @@ from bls.words.table import words_beside
 
 
 class TritonPythonModel:
-    def initialize(self, args):
+    def initialize(self, args: Mapping[str, str]) -> None:
         triton_io.log_to_triton()
         accumulate = triton_io.boolean_parameter(args, "accumulate_tokens", default=False)
         is_filtering = triton_io.boolean_parameter(args, "sensitive_words", default=True)
@@ -28,12 +30,12 @@ class TritonPythonModel:
         engines = EngineFiles(repository, models)
         self.router = Router(models, engines, metrics, words, safety, accumulate, self.policy.routing)
 
-    def execute(self, requests):
+    def execute(self, requests: Sequence[Any]) -> None:
         # One after the other: two decoupled streams in one process can deadlock python_backend 24.10 for ever.
         for request in requests:
             serving.serve(request, self.router, self.watcher)
 
-    def finalize(self):
+    def finalize(self) -> None:
         self.watcher.close()
         self.policy.close()
         gc.collect()  # What a request left must go before the shared memory that it lies in.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from bls import triton_io
 from bls.contract import PREPROCESSING_CONTRACT
 from bls.tokens import preprocessing
@@ -9,7 +12,7 @@ from bls.tokens.tier_tokenizers import load_tiers
 
 
 class TritonPythonModel:
-    def initialize(self, args):
+    def initialize(self, args: Mapping[str, str]) -> None:
         triton_io.log_to_triton()
         tiers = load_tiers(triton_io.repository(args))
         preprocessing.ensure_tables(tiers)
@@ -20,5 +23,5 @@ class TritonPythonModel:
             default_output_len=int(triton_io.parameters(args)["default_request_output_len"]),
         )
 
-    def execute(self, requests):
+    def execute(self, requests: Sequence[Any]) -> list[Any]:
         return triton_io.answer_each(requests, PREPROCESSING_CONTRACT, self._preprocessor.answer)

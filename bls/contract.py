@@ -43,7 +43,7 @@ def _tensors(table: str) -> tuple[Tensor, ...]:
     for line in table.strip().splitlines():
         name, datatype, dims, *marks = line.split()
         shape = tuple(int(dim) for dim in dims.strip("[]").split(","))
-        marked = {mark: True for mark in marks}
+        marked = dict.fromkeys(marks, True)
         tensors.append(Tensor(name, f"TYPE_{datatype}", shape, **marked))
     return tuple(tensors)
 

@@ -159,7 +159,7 @@ def one_of(source: str, targets: set[str]) -> str:
         return next(iter(targets))
     if targets & {"i", "l", "1"}:
         return "i" if re.search(r"\b(I|IOTA|YI|IOTIFIED)\b", unicodedata.name(source, "")) else "l"
-    return sorted(targets)[-1]
+    return max(targets)
 
 
 def simplified() -> dict[str, str]:

@@ -108,8 +108,7 @@ class Attempt:
 
     def for_people(self) -> str:
         lines = [self.text, ""]
-        for found in self.hits:
-            lines.append(f"  {found.action:<10} {found.category:<12} {_described(found)}")
+        lines += [f"  {found.action:<10} {found.category:<12} {_described(found)}" for found in self.hits]
         lines += [f"  {'allowed':<10} {found.category:<12} {_described(found)}" for found in self.allowed]
         if self.terminated:
             lines.append("  the answer ends here")

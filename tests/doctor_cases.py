@@ -9,7 +9,7 @@ from scripts.diagnosis.rules import judge
 from scripts.diagnosis.sample import Counts, Machine, Observation, Sample
 
 GIB, MIB = 2**30, 2**20
-READY = {name: ("READY", "") for name in (ROUTER, SMALL, LARGE, PREPROCESSING, "engine_control")}
+READY = dict.fromkeys((ROUTER, SMALL, LARGE, PREPROCESSING, "engine_control"), ("READY", ""))
 MACHINE = Machine(4, 0.0, 16 * GIB, 8 * GIB, 1024 * MIB, 900 * MIB, 0, {})
 PENDING = 'nv_inference_pending_request_count{model="%s"}'
 IN_FLIGHT = request_log.IN_FLIGHT

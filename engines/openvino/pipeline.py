@@ -100,7 +100,7 @@ class OpenVinoPipeline:
 
     def _read(self) -> Iterator[Produced]:
         for key, (handle, generation) in list(self._handles.items()):
-            outputs = [output for output in _outputs(handle)]
+            outputs = list(_outputs(handle))
             ended, error = _ended(handle, outputs)
             if ended or error:
                 del self._handles[key]

@@ -47,7 +47,7 @@ def metrics_frozen(seen: Observation) -> Iterator[Finding]:
     stamps = {model: _stamps(seen, model) for model in busy}
     stale = {model for model, values in stamps.items() if len(values) >= MIN_LOOKS and len(set(values)) == 1}
     if (moved and not page & moved) or stale:
-        model = sorted(stale or moved)[0]
+        model = min(stale or moved)
         yield Finding(
             "metrics_frozen",
             Weight.NOTE,

@@ -75,9 +75,8 @@ def _curves(samples: Sequence[Sample], top: int) -> list[str]:
 def _axis(y: float, end: float, unit: str) -> list[str]:
     parts = [f'<line x1="{LEFT}" y1="{y}" x2="{WIDTH - RIGHT}" y2="{y}" stroke="{INK}"/>']
     step = _round_step(end)
-    for tick in range(int(end / step + 1e-9) + 1):
-        parts.append(_text(_x(tick * step, end), y + 18, f"{tick * step:g} {unit}", anchor="middle"))
-    return parts
+    ticks = [tick * step for tick in range(int(end / step + 1e-9) + 1)]
+    return parts + [_text(_x(tick, end), y + 18, f"{tick:g} {unit}", anchor="middle") for tick in ticks]
 
 
 def _round_step(end: float) -> float:

@@ -95,7 +95,7 @@ def test_a_second_signal_stops_at_once_and_still_cleans_up(serve, repository):
         time.sleep(1.0)
         server.process.send_signal(signal.SIGINT)
         assert server.wait(20) == 6
-        with pytest.raises(OSError):
+        with pytest.raises(ConnectionError):
             answer.result()
     assert leaves_nothing(server)
 
@@ -107,7 +107,7 @@ def test_requests_longer_than_the_drain_are_cut_off_and_the_exit_status_says_so(
         time.sleep(1.0)
         server.process.send_signal(signal.SIGINT)
         assert server.wait(30) == 6
-        with pytest.raises(OSError):
+        with pytest.raises(ConnectionError):
             answer.result()
     assert leaves_nothing(server)
 

@@ -46,7 +46,7 @@ def observed(looks=8, requests=60, **changes):
                 at_s=look,
                 unix_s=START_S + look,
                 page=page(look, models[SMALL][look > 0], **changes),
-                states={name: ("READY", "") for name in models},
+                states=dict.fromkeys(models, ("READY", "")),
                 counts={name: Counts(both[look > 0], both[look > 0]) for name, both in models.items()},
             )
             for look in range(looks)

@@ -11,6 +11,7 @@ from bls.tokens.chat_template import Chat
 from bls.tokens.sentencepiece_tokenizer import SentencePieceTokenizer
 from bls.tokens.tokenizer import BadTokenizer, Settings
 from tests import small_tokenizers
+from tests.openvino_signals import signals_find_their_stack_after_openvino  # noqa: F401
 
 SMOLLM2 = ROOT / "engines" / "built" / "small"
 GOLDENS = json.loads((ROOT / "tests" / "data" / "chat_goldens.json").read_text(encoding="utf-8"))

@@ -11,6 +11,7 @@ from engines.worker.generation import Generation, Guide, Sampling
 from engines.worker.parameters import EngineParameters
 from engines.worker.scheduler import Scheduler
 from tests.llmapi_models import llmapi_pipeline
+from tests.openvino_signals import signals_find_their_stack_after_openvino  # noqa: F401
 
 BUILT = ROOT / "engines" / "built" / "small"
 PROMPT = (1, 4093, 198, 31530, 549, 253, 1977, 2, 198, 1, 520, 9531, 198)

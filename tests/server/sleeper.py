@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from pathlib import Path
 
 from tests.server.serving import Server
 
@@ -18,8 +19,11 @@ instance_group [ {{ count: {instances} kind: KIND_CPU }} ]
 CODE = """
 import os
 import time
+from pathlib import Path
 
 import triton_python_backend_utils as pb_utils
+
+BEGUN = Path(__file__).with_name("begun")
 
 
 class TritonPythonModel:
@@ -27,10 +31,18 @@ class TritonPythonModel:
         answers = []
         for request in requests:
             seconds = pb_utils.get_input_tensor_by_name(request, "seconds").as_numpy()
+            with BEGUN.open("a") as begun:
+                begun.write("x")
             time.sleep(float(seconds[0]))
             answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("slept", seconds)]))
         return answers
 """
+
+
+def begun(repository: Path, model: str = "sleeper") -> int:
+    """How many requests the model has begun with so far."""
+    file = repository / model / "1" / "begun"
+    return file.stat().st_size if file.exists() else 0
 
 
 def config(name: str, instances: int) -> str:

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -20,12 +19,17 @@ from scripts.host import processes, shared_memory
 from scripts.server.model_control import ControlFailed, ModelControl
 from tests.server import sleeper
 from tests.server.serving import ROOT, Server, launched
-from tests.server.sleeper import request_body, sleep
+from tests.server.sleeper import begun, request_body, sleep
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.server
 
-LOADS_FOR_A_MINUTE = "import time\ntime.sleep(60)\n"
+LOADS_FOR_A_MINUTE = """
+from pathlib import Path
+
+Path(__file__).with_name("loading").touch()
+time.sleep(60)
+"""
 LACKS_A_MODULE = "import a_module_that_is_missing\n"
 
 
@@ -69,7 +73,7 @@ def test_a_request_in_flight_is_answered_before_the_server_stops(serve, reposito
     server = serve(repository)
     with ThreadPoolExecutor() as pool:
         answer = pool.submit(sleep, server, 8.0)  # longer than a connection must be quiet to count as idle
-        time.sleep(1.0)
+        assert eventually(lambda: begun(repository) == 1)
         server.process.send_signal(signal.SIGTERM)
         assert answer.result() == [8.0]
     assert server.wait() == 0
@@ -90,9 +94,9 @@ def test_a_second_signal_stops_at_once_and_still_cleans_up(serve, repository):
     server = serve(repository)
     with ThreadPoolExecutor() as pool:
         answer = pool.submit(sleep, server, 40.0)
-        time.sleep(1.0)
+        assert eventually(lambda: begun(repository) == 1)
         server.process.send_signal(signal.SIGINT)
-        time.sleep(1.0)
+        assert eventually(lambda: "stopping" in server.console.read_text())
         server.process.send_signal(signal.SIGINT)
         assert server.wait(20) == 6
         with pytest.raises(ConnectionError):
@@ -104,7 +108,7 @@ def test_requests_longer_than_the_drain_are_cut_off_and_the_exit_status_says_so(
     server = serve(repository, "--exit-timeout-secs=1")
     with ThreadPoolExecutor() as pool:
         answer = pool.submit(sleep, server, 40.0)
-        time.sleep(1.0)
+        assert eventually(lambda: begun(repository) == 1)
         server.process.send_signal(signal.SIGINT)
         assert server.wait(30) == 6
         with pytest.raises(ConnectionError):
@@ -120,8 +124,14 @@ def test_a_server_that_dies_is_noticed_and_cleaned_up_after(serve, repository):
     assert leaves_nothing(server)
 
 
-def stubs(server: Server) -> list[int]:
-    return [pid for pid in processes.tree(server.server_pid) if processes.stub_model(pid) == "sleeper"]
+def stubs(server: Server, model: str = "sleeper") -> list[int]:
+    return [pid for pid in processes.tree(server.server_pid) if processes.stub_model(pid) == model]
+
+
+def repaired(server: Server, model: str) -> None:
+    """Ends a process of the model and waits for the repair, before which all models are looked at twice."""
+    os.kill(stubs(server, model)[0], signal.SIGKILL)
+    assert eventually(lambda: f"model {model} is back" in server.console.read_text(), 60)
 
 
 def test_a_model_whose_process_died_is_loaded_again_while_the_server_stays(serve, repository):
@@ -155,7 +165,7 @@ def test_a_process_that_died_over_a_request_ends_the_server_if_its_model_cannot_
     server = serve(repository, "--exit-timeout-secs=1")
     with ThreadPoolExecutor() as pool:
         answers = [pool.submit(sleep, server, 3.0) for _ in range(2)]
-        time.sleep(1.0)
+        assert eventually(lambda: begun(repository) == 2)
         os.kill(stubs(server)[0], signal.SIGKILL)
         assert sorted(answer.exception() is None for answer in answers) == [False, True]
     # Versions of tritonserver differ in whether the unload ends; either way somebody serves again.
@@ -171,8 +181,7 @@ def test_a_signal_during_a_repair_stops_the_server(serve, repository):
     server = serve(repository)
     (repository / "sleeper" / "1" / "model.py").write_text(LOADS_FOR_A_MINUTE)
     os.kill(stubs(server)[0], signal.SIGKILL)
-    assert eventually(lambda: "a process died" in server.console.read_text())
-    time.sleep(4.0)  # into the load
+    assert eventually((repository / "sleeper" / "1" / "loading").exists, 60)
     server.process.send_signal(signal.SIGTERM)
     assert eventually(lambda: "stopping" in server.console.read_text())
     server.process.send_signal(signal.SIGTERM)
@@ -182,16 +191,18 @@ def test_a_signal_during_a_repair_stops_the_server(serve, repository):
 
 
 def test_an_operator_may_unload_and_load_a_model_with_another_count(serve, repository):
+    for witness in ("witness_1", "witness_2"):
+        add_model(repository, witness)
     server = serve(repository)
     control = ModelControl("127.0.0.1", int(server.http_url.rpartition(":")[2]))
     control.unload("sleeper", 30)
     assert eventually(lambda: set(control.states()["sleeper"]) == {"UNAVAILABLE"})
     config = repository / "sleeper" / "config.pbtxt"
     config.write_text(config.read_text().replace("count: 2", "count: 1"))
-    time.sleep(3.0)  # looks at a model without processes
+    repaired(server, "witness_1")  # so the model without processes was looked at
     control.load("sleeper", 60)
-    time.sleep(4.0)  # and at one with fewer
-    assert "process died" not in server.console.read_text()
+    repaired(server, "witness_2")  # and the one with fewer
+    assert "sleeper: a process died" not in server.console.read_text()
     assert len(stubs(server)) == 1
 
 

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+
+from engines.worker import process_tree
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 ENGINE_PROCESS = "engine"
 _ENGINE_MODULES = (["engines.worker.worker"], ["engines.worker.shared_worker"])
 
 
-def tree(pid: int) -> Iterator[int]:
+def tree(pid: int) -> list[int]:
     """The process and all below it. Processes may come and go meanwhile."""
-    children: dict[int, list[int]] = defaultdict(list)
-    # Not /proc/<pid>/task/*/children: that is slow with a thousand threads, and may leave one out while others end.
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (fields := _stat(int(name))):
-            children[int(fields[1])].append(int(name))
-    pending = [pid]
-    while pending:
-        pid = pending.pop()
-        yield pid
-        pending += children[pid]
+    return [pid, *process_tree.below(pid)]
 
 
 def role(pid: int) -> str:
@@ -53,15 +45,7 @@ def with_variable(name: str, value: str) -> list[int]:
 
 def is_alive(pid: int) -> bool:
     """Whether the process runs; one that has ended and is not waited for doesn't."""
-    return _stat(pid)[:1] not in ([], ["Z"])
-
-
-def _stat(pid: int) -> list[str]:
-    """The fields of /proc/<pid>/stat behind the name, its state first; none if the process is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
+    return process_tree.stat(pid)[:1] not in ([], ["Z"])
 
 
 def command(pid: int) -> list[str]:
@@ -76,7 +60,7 @@ def cpu_seconds(pid: int) -> dict[str, float]:
     """User and system time so far, by role, of the process and all below it."""
     seconds: dict[str, float] = defaultdict(float)
     for each in tree(pid):
-        if fields := _stat(each):
+        if fields := process_tree.stat(each):
             seconds[role(each)] += (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
     return dict(seconds)
 

@@ -76,7 +76,11 @@ def _pre_tokenizer(name: str) -> Any:
 
 
 def sentencepiece(metadata: Metadata) -> bytes:
-    """A serialized ModelProto of sentencepiece_model.proto; the numbers are its fields'. Raises KeyError."""
+    """A serialized ModelProto of sentencepiece_model.proto; the numbers are its fields'. Raises KeyError.
+
+    Not by sentencepiece's own sentencepiece_model_pb2: it refuses a protobuf older than the one that it was made by
+    (7.36 for sentencepiece 0.2.3), so it would tie that of NVIDIA's image, and ONNX's here, to it.
+    """
     tokens, types = metadata[f"{_PREFIX}tokens"], metadata[f"{_PREFIX}token_type"]
     entries = zip(tokens, metadata[f"{_PREFIX}scores"], types, strict=True)
     pieces = [_data(1, token.encode()) + _float(2, score) + _number(3, kind) for token, score, kind in entries]

@@ -1,4 +1,8 @@
-"""A page of metrics in Prometheus' text format, as tritonserver's port 8002 gives it."""
+"""A page of metrics in Prometheus' text format, as tritonserver's port 8002 gives it.
+
+Not by prometheus_client: it gives Triton's counters another name (with `_total`), takes 20 ms for a page that is read
+here in 5, and doesn't say which line is wrong.
+"""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     for flag in flag_names(rest) & SERVED_HERE.keys():
         raise Refused(f"use {SERVED_HERE[flag]} instead of {flag}")
     own = {name.removeprefix("--") for name in parser._option_string_actions}
-    server_options.check_names(rest, own, is_pinned=options.target == "cpu")
+    server_options.check_names(rest, own)
     serve_gpu.check_target(options)
     extra = [*options.server_flags, *rest]
     server_options.check_together(extra)

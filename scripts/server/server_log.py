@@ -17,7 +17,8 @@ _FAILED = (
     re.compile(r"load failed for model '([^']+)': version \d+ is at UNAVAILABLE state: (.*)"),
 )
 _CODE = re.compile(r"^(?:Internal|Invalid argument|Not found|Unavailable|Unsupported): ")
-_ERROR = re.compile(r'^(?:E\d{4} \S+ \d+ \S+\] "?|[Ee]rror: |\S*/tritonserver: |(?=Bad option: ))(.*?)"?$')
+_ERROR = re.compile(r'^(?:E\d{4} \S+ \d+ \S+\] "?|[Ee]rror: |\S*/tritonserver: )(.*?)"?$')
+_BAD_OPTION = re.compile(r'^Bad option: "(.*)"\.$')  # the next line is the reason
 _CONNECTIONS = re.compile(r"Found (\d+) HTTP service connections")
 _LIVE_MODELS = re.compile(r"Found (\d+) live models")
 _BAD_PROTOBUF = re.compile(r"^\[libprotobuf ERROR .*\] (.*)")
@@ -71,6 +72,7 @@ class ServerLog:
         self._offset = 0
         self._pending = b""
         self._bad_protobuf = ""
+        self._bad_option = ""
         self._mpi_rank = ""
 
     def events(self) -> list[Event]:
@@ -105,6 +107,12 @@ class ServerLog:
     def _event(self, line: str) -> Event | None:
         if bad := _BAD_PROTOBUF.match(line):
             self._bad_protobuf = bad[1].rstrip(".").replace("Error parsing text-format inference.ModelConfig: ", "")
+            return None
+        if self._bad_option:
+            option, self._bad_option = self._bad_option, ""
+            return Trouble(f"{option}: {line}")
+        if bad := _BAD_OPTION.match(line):
+            self._bad_option = bad[1]
             return None
         if loaded := _LOADED.search(line):
             return Loaded(loaded[1])

@@ -248,6 +248,19 @@ def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path, reposi
     assert launch.console.read_text() == f"error: port {port} is taken: choose another one with --grpc-port\n"
 
 
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--rate-limit=on", "--rate-limit: invalid argument for --rate-limit"),
+        ("--rate-limiter=on", "unrecognized option '--rate-limiter=on'"),
+    ],
+)
+def test_what_tritonserver_refuses_is_said_in_its_own_words(tmp_path, repository, flag, said):
+    with launched(tmp_path, repository, flag) as launch:
+        assert launch.wait() == 3
+    assert f"error: tritonserver ended while loading, exit status 1: {said}\n" in launch.console.read_text()
+
+
 def test_other_flags_reach_tritonserver(serve, repository):
     server = serve(add_model(repository, "unwanted", LACKS_A_MODULE), "--load-model", "sleeper", "--log-verbose=1")
     assert sleep(server, 0.0) == [0.0]

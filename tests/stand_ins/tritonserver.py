@@ -17,9 +17,18 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from scripts.server.option_names import OTHERS
 from scripts.server.server_options import KNOWN
 
+# What `tritonserver --help` of the pinned version has besides.
+OTHERS = (
+    *("help", "id", "log-error", "model-namespacing", "model-config-name", "disable-auto-complete-config"),
+    *("allow-http", "reuse-http-port", "http-header-forward-pattern", "http-restricted-api"),
+    *("reuse-grpc-port", "grpc-header-forward-pattern", "grpc-restricted-protocol"),
+    *("allow-sagemaker", "sagemaker-port", "sagemaker-safe-port-range", "sagemaker-thread-count"),
+    *("allow-vertex-ai", "vertex-ai-port", "vertex-ai-thread-count", "vertex-ai-default-model"),
+    *("backend-directory", "repoagent-directory", "cache-directory", "cuda-virtual-address-size"),
+    *("http-address", "grpc-address", "metrics-address", "log-file", "model-store"),
+)
 PREFIX = "python,shm-region-prefix-name="
 
 

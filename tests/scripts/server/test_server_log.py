@@ -34,6 +34,10 @@ STAMP = "1129 20:51:47.624857 5733"
             Stopping(live_models=2),
         ),
         ("/x/bin/tritonserver: unrecognized option '--typo=1'", Trouble("unrecognized option '--typo=1'")),
+        (
+            'Bad option: "--rate-limit".\ninvalid argument for --rate-limit',
+            Trouble("--rate-limit: invalid argument for --rate-limit"),
+        ),
         (f'E{STAMP} http_server.cc:4713] "failed to start HTTP service"', Trouble("failed to start HTTP service")),
         (
             "error: creating server: Internal - failed to load all models",

@@ -27,11 +27,6 @@ class Model:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def is_in_flight(self) -> bool:
-        """Whether it is an engine that forms its batches itself, request by request."""
-        return self.parameters.get("gpt_model_type", "").startswith("inflight")
-
-    @property
     def has_limited_queue(self) -> bool:
         """Whether Triton hands a batch on only to an instance that waits (PriorityQueue in its core, prefetching)."""
         return bool(self.max_queue_size or self.priority_levels or self.queue_timeout_us)

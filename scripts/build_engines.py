@@ -48,19 +48,19 @@ _REFUSED = (specs.BadSpec, build.BadSource, BadExamples, BadCommand, BadMachine,
 
 def main(arguments: Sequence[str] | None = None, built: Path = BUILT) -> int:
     parser = _parser()
-    wishes = parser.parse_args(arguments)
-    _check(parser, wishes)
+    options = parser.parse_args(arguments)
+    _check(parser, options)
     progress = Progress()
     try:
-        if wishes.explain is not None:
-            return _explain(wishes.explain)
-        for tier in wishes.tiers:
+        if options.explain is not None:
+            return _explain(options.explain)
+        for tier in options.tiers:
             if tier == CLASSIFIER:
-                _build_classifier(built, wishes, progress)
-            elif wishes.builder in gpu_engines.BUILDERS:
-                _build_for_gpus(built, tier, wishes, progress)
+                _build_classifier(built, options, progress)
+            elif options.builder in gpu_engines.BUILDERS:
+                _build_for_gpus(built, tier, options, progress)
             else:
-                _build_tier(built, tier, wishes, progress)
+                _build_tier(built, tier, options, progress)
     except _REFUSED as error:
         progress.say(f"error: {error}")
         return 1
@@ -73,31 +73,31 @@ def main(arguments: Sequence[str] | None = None, built: Path = BUILT) -> int:
     return 0
 
 
-def _build_tier(built: Path, tier: str, wishes: argparse.Namespace, progress: Progress) -> None:
+def _build_tier(built: Path, tier: str, options: argparse.Namespace, progress: Progress) -> None:
     known = specs.load()[tier]
-    spec = replace(known, source=wishes.source) if wishes.source else known
+    spec = replace(known, source=options.source) if options.source else known
     progress.step(f"engine {tier}", spec.source)
-    engine = build.build(built, tier, spec, progress.status, wishes.force)
+    engine = build.build(built, tier, spec, progress.status, options.force)
     progress.done(f"{engine.name}, {engine.context_tokens} tokens of context")
 
 
-def _build_for_gpus(built: Path, tier: str, wishes: argparse.Namespace, progress: Progress) -> None:
-    spec = gpu_engines.spec_of(tier, specs.load()[tier], wishes.source)
-    plan = Plan(built, tier, spec, wishes.builder, wishes.examples.absolute(), wishes.engine)
-    if wishes.dry_run:
-        print_all(gpu_engines.dry_run(plan, progress, wishes.source))
+def _build_for_gpus(built: Path, tier: str, options: argparse.Namespace, progress: Progress) -> None:
+    spec = gpu_engines.spec_of(tier, specs.load()[tier], options.source)
+    plan = Plan(built, tier, spec, options.builder, options.examples.absolute(), options.engine)
+    if options.dry_run:
+        print_all(gpu_engines.dry_run(plan, progress, options.source))
         return
     progress.step(f"engine {tier}", spec.model)
-    engine = gpu_engines.build_tier(plan, progress, wishes.force)
+    engine = gpu_engines.build_tier(plan, progress, options.force)
     progress.done(f"{engine.name}, {engine.context_tokens} tokens of context, for {engine.builder}")
 
 
-def _build_classifier(built: Path, wishes: argparse.Namespace, progress: Progress) -> None:
+def _build_classifier(built: Path, options: argparse.Namespace, progress: Progress) -> None:
     from engines.classifier import build as build_classifier  # ONNX, which no other engine needs
 
-    source = wishes.source or specs.classifier_source()
+    source = options.source or specs.classifier_source()
     progress.step(f"engine {CLASSIFIER}", source)
-    found = build_classifier.build(built, source, progress.status, wishes.force)
+    found = build_classifier.build(built, source, progress.status, options.force)
     progress.done(f"{found.accuracy:.1%} of {found.held_out} held-out prompts are classified correctly")
 
 
@@ -108,14 +108,14 @@ def _explain(words: Sequence[str]) -> int:
     return 0 if all_known else 1
 
 
-def _check(parser: argparse.ArgumentParser, wishes: argparse.Namespace) -> None:
-    if (wishes.explain is None) != bool(wishes.tiers) or wishes.explain == []:
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    if (options.explain is None) != bool(options.tiers) or options.explain == []:
         parser.error(f"name an engine ({', '.join((*tiers(), CLASSIFIER))}), or give a command to --explain")
-    if wishes.builder != OPENVINO and CLASSIFIER in wishes.tiers:
-        parser.error(f"{CLASSIFIER} is the same on CPUs and GPUs: leave out --for {wishes.builder}")
-    if wishes.builder != ENGINE and (wishes.dry_run or wishes.engine):
+    if options.builder != OPENVINO and CLASSIFIER in options.tiers:
+        parser.error(f"{CLASSIFIER} is the same on CPUs and GPUs: leave out --for {options.builder}")
+    if options.builder != ENGINE and (options.dry_run or options.engine):
         parser.error(f"--dry-run and --engine need --for {ENGINE}")
-    if wishes.engine and len(wishes.tiers) > 1:
+    if options.engine and len(options.tiers) > 1:
         parser.error("--engine needs exactly one tier")
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from engines.gpu_memory.known import GPUS, gpu
+from engines.gpu_memory.placement import BadPlacement, EnginePlacement
+from engines.gpu_memory.placement_keys import SPEC_KEYS, Keys, changed
 from engines.gpu_memory.plan import Case, DoesNotFit, plan
 from engines.gpu_memory.sizes import TENSORRT
-from engines.gpu_memory.wish import BadWish, Wish
-from engines.gpu_memory.wish_keys import SPEC_KEYS, Keys, changed
 from engines.tensorrt_llm.spec import BadGpuSpec
 from engines.tensorrt_llm.suitability import has_fp8, unsuited
 
@@ -21,11 +21,11 @@ SMALLEST_ITERATION = 2048  # tokens; a long prompt in smaller pieces is slow, an
 def changes(case: Case) -> list[dict[str, Keys]]:
     """Keys by model, each enough: of each kind of change the mildest that is; if none, several changes together."""
     found = []
-    for wish in _heaviest_first(case):
-        for ladder in _ladders(case, wish):
-            step = next((keys for keys in ladder if _fits(case, {wish.model: keys})), None)
+    for placement in _heaviest_first(case):
+        for ladder in _ladders(case, placement):
+            step = next((keys for keys in ladder if _fits(case, {placement.model: keys})), None)
             if step:
-                found.append({wish.model: step})
+                found.append({placement.model: step})
     return found or list(_together(case))
 
 
@@ -34,7 +34,7 @@ def smallest_gpu(case: Case) -> str | None:
     for name in sorted(GPUS, key=lambda name: GPUS[name][0]):
         try:
             plan(replace(case, gpus=(gpu(name),) * len(case.gpus)))
-        except (DoesNotFit, BadWish):
+        except (DoesNotFit, BadPlacement):
             continue
         return name
     return None
@@ -54,15 +54,17 @@ def more_gpus(case: Case) -> tuple[int, dict[str, Keys]] | None:
 def _fits(case: Case, keys: dict[str, Keys]) -> bool:
     """Whether it does with other `keys`; those of an engine hold for all models that load it."""
     engines = {
-        wish.engine: _of_engine(keys[wish.model]) for wish in case.wishes if _of_engine(keys.get(wish.model, {}))
+        placement.engine: _of_engine(keys[placement.model])
+        for placement in case.placements
+        if _of_engine(keys.get(placement.model, {}))
     }
     try:
-        wishes = [
-            changed(wish, {**keys.get(wish.model, {}), **engines.get(wish.engine, {})}, len(case.gpus))
-            for wish in case.wishes
+        placements = [
+            changed(placement, {**keys.get(placement.model, {}), **engines.get(placement.engine, {})}, len(case.gpus))
+            for placement in case.placements
         ]
-        plan(replace(case, wishes=tuple(wishes)))
-    except (DoesNotFit, BadWish, BadGpuSpec):
+        plan(replace(case, placements=tuple(placements)))
+    except (DoesNotFit, BadPlacement, BadGpuSpec):
         return False
     return True
 
@@ -71,55 +73,55 @@ def _of_engine(keys: Keys) -> Keys:
     return {key: value for key, value in keys.items() if key in SPEC_KEYS}
 
 
-def _heaviest_first(case: Case) -> list[Wish]:
-    return sorted(case.wishes, key=lambda wish: -wish.parts.total)
+def _heaviest_first(case: Case) -> list[EnginePlacement]:
+    return sorted(case.placements, key=lambda placement: -placement.parts.total)
 
 
-def _is_first_of_its_engine(case: Case, wish: Wish) -> bool:
-    return wish is next(each for each in case.wishes if each.engine == wish.engine)
+def _is_first_of_its_engine(case: Case, placement: EnginePlacement) -> bool:
+    return placement is next(each for each in case.placements if each.engine == placement.engine)
 
 
-def _ladders(case: Case, wish: Wish) -> Iterator[list[Keys]]:
+def _ladders(case: Case, placement: EnginePlacement) -> Iterator[list[Keys]]:
     """Of each kind of change its steps, the mildest first."""
-    spec = wish.spec
-    if len(wish.gpus) == 1:
-        yield _places(wish, len(case.gpus))
-    if _is_first_of_its_engine(case, wish):
+    spec = placement.spec
+    if len(placement.gpus) == 1:
+        yield _places(placement, len(case.gpus))
+    if _is_first_of_its_engine(case, placement):
         yield [
             {"max_num_tokens": n} for n in _halves(spec.max_num_tokens, max(SMALLEST_ITERATION, spec.max_batch_size))
         ]
-        yield _eight_bits(case, wish)
-        yield _four_bits(wish)
+        yield _eight_bits(case, placement)
+        yield _four_bits(placement)
         yield [{"tp_size": tp} for tp in TP_SIZES if tp > spec.tp_size and tp * spec.pp_size <= len(case.gpus)]
-        yield [{"max_seq_len": n} for n in _halves(spec.max_seq_len, wish.input_tokens + wish.output_tokens)]
-        yield [_batch(wish, n) for n in _halves(spec.max_batch_size, SMALLEST_BATCH)]
-    yield [{"instances": n} for n in range(len(wish.gpus) - 1, 0, -1)]
-    yield [{"concurrent": n} for n in _halves(wish.concurrent, 1)]
+        yield [{"max_seq_len": n} for n in _halves(spec.max_seq_len, placement.input_tokens + placement.output_tokens)]
+        yield [_batch(placement, n) for n in _halves(spec.max_batch_size, SMALLEST_BATCH)]
+    yield [{"instances": n} for n in range(len(placement.gpus) - 1, 0, -1)]
+    yield [{"concurrent": n} for n in _halves(placement.concurrent, 1)]
 
 
-def _places(wish: Wish, gpus: int) -> list[Keys]:
+def _places(placement: EnginePlacement, gpus: int) -> list[Keys]:
     """Other GPUs for a model of one instance."""
-    size = wish.spec.world_size
+    size = placement.spec.world_size
     groups = [tuple(range(first, first + size)) for first in range(0, gpus - size + 1, size)]
-    return [{"gpus": ",".join(map(str, group))} for group in groups if group != wish.gpus[0]]
+    return [{"gpus": ",".join(map(str, group))} for group in groups if group != placement.gpus[0]]
 
 
-def _batch(wish: Wish, size: int) -> Keys:
+def _batch(placement: EnginePlacement, size: int) -> Keys:
     """A smaller max_batch_size, with as many requests as it allows."""
-    most = size * len(wish.gpus)
-    return {"max_batch_size": size} | ({"concurrent": most} if most < wish.concurrent else {})
+    most = size * len(placement.gpus)
+    return {"max_batch_size": size} | ({"concurrent": most} if most < placement.concurrent else {})
 
 
-def _eight_bits(case: Case, wish: Wish) -> list[Keys]:
-    if wish.quantisation != "none":
+def _eight_bits(case: Case, placement: EnginePlacement) -> list[Keys]:
+    if placement.quantisation != "none":
         return []
     if all(has_fp8(gpu.capability) for gpu in case.gpus):
         return [{"quantisation": "fp8"}, {"quantisation": "fp8", "kv_cache_dtype": "fp8"}]
-    return [{"quantisation": "int8_weight_only"}] if wish.runtime == TENSORRT else []
+    return [{"quantisation": "int8_weight_only"}] if placement.runtime == TENSORRT else []
 
 
-def _four_bits(wish: Wish) -> list[Keys]:
-    can_be = wish.quantisation == "none" and wish.runtime == TENSORRT
+def _four_bits(placement: EnginePlacement) -> list[Keys]:
+    can_be = placement.quantisation == "none" and placement.runtime == TENSORRT
     return [{"quantisation": "int4_awq"}] if can_be else []
 
 
@@ -127,10 +129,10 @@ def _together(case: Case) -> Iterator[dict[str, Keys]]:
     """At most one: ever harder cuts, each made to the heaviest model first and then kept; with that model on as many
     GPUs as there are, if that helps."""
     for spread in (_spread(case), {}):
-        keys: dict[str, Keys] = {wish.model: spread.get(wish.model, {}) for wish in case.wishes}
+        keys: dict[str, Keys] = {placement.model: spread.get(placement.model, {}) for placement in case.placements}
         for number in range(6):
-            for wish in _heaviest_first(case):
-                keys[wish.model] = {**keys[wish.model], **_cut(case, wish, number)}
+            for placement in _heaviest_first(case):
+                keys[placement.model] = {**keys[placement.model], **_cut(case, placement, number)}
                 if _fits(case, keys):
                     yield _needed(case, keys)
                     return
@@ -144,18 +146,18 @@ def _spread(case: Case) -> dict[str, Keys]:
     return {heaviest.model: {"tp_size": suited[-1]}} if suited else {}
 
 
-def _cut(case: Case, wish: Wish, number: int) -> Keys:
+def _cut(case: Case, placement: EnginePlacement, number: int) -> Keys:
     if number in (2, 3, 4):
-        kept = min(wish.concurrent, SMALLEST_BATCH * len(wish.gpus))
+        kept = min(placement.concurrent, SMALLEST_BATCH * len(placement.gpus))
         return {"concurrent": max(1, kept >> (number - 1))}
-    if not _is_first_of_its_engine(case, wish):
+    if not _is_first_of_its_engine(case, placement):
         return {}
     if number == 0:
-        batch = min(SMALLEST_BATCH, wish.spec.max_batch_size)
+        batch = min(SMALLEST_BATCH, placement.spec.max_batch_size)
         tokens = max(SMALLEST_ITERATION, batch)
-        fewer = {"max_num_tokens": tokens} if tokens < wish.spec.max_num_tokens else {}
-        return {**fewer, **(_batch(wish, batch) if batch < wish.spec.max_batch_size else {})}
-    step = _eight_bits(case, wish)[-1:] if number == 1 else _four_bits(wish)
+        fewer = {"max_num_tokens": tokens} if tokens < placement.spec.max_num_tokens else {}
+        return {**fewer, **(_batch(placement, batch) if batch < placement.spec.max_batch_size else {})}
+    step = _eight_bits(case, placement)[-1:] if number == 1 else _four_bits(placement)
     return {"kv_cache_dtype": "auto", **step[0]} if step else {}
 
 

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from engines.gpu_memory.placement import Gpu
 from engines.gpu_memory.shape import BadModel, Shape, read
 from engines.gpu_memory.sizes import GIB, WEIGHT_BITS
-from engines.gpu_memory.wish import Gpu
 from engines.specs import tomllib
 
 MODELS = Path(__file__).parent / "models.toml"

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
 
+from engines.gpu_memory.placement import BadPlacement, EnginePlacement, Gpu
 from engines.gpu_memory.sizes import GIB
-from engines.gpu_memory.wish import BadWish, Gpu, Wish
 from engines.tensorrt_llm.spec import TOKENS_PER_BLOCK
 from engines.tensorrt_llm.suitability import has_fp8, has_integer_weights
 
@@ -31,63 +31,68 @@ class DoesNotFit(Exception):
 class Case:
     """What is to fit. `reserved` bytes of each GPU are others'; `head_room`, a share of it, is to be left free.
 
-    Raises BadWish if a wish doesn't suit the GPUs.
+    Raises BadPlacement if a placement doesn't suit the GPUs.
     """
 
     gpus: tuple[Gpu, ...]
-    wishes: tuple[Wish, ...]
+    placements: tuple[EnginePlacement, ...]
     head_room: Fraction = HEAD_ROOM
     reserved: int = 0
 
     def __post_init__(self) -> None:
-        for wish in self.wishes:
-            for number in wish.used_gpus:
+        for placement in self.placements:
+            for number in placement.used_gpus:
                 if number >= len(self.gpus):
-                    raise BadWish(f"{wish.model} is to run on GPU {number}; there are {len(self.gpus)}, counted from 0")
-                gpu = self.gpus[number]
-                if wish.is_fp8 and not has_fp8(gpu.capability):
-                    raise BadWish(
-                        f"{wish.model} is in fp8, which {gpu.name} can't compute; Ada, Hopper and later GPUs can"
+                    raise BadPlacement(
+                        f"{placement.model} is to run on GPU {number}; there are {len(self.gpus)}, counted from 0"
                     )
-                if wish.is_integer and not has_integer_weights(gpu.capability):
-                    raise BadWish(
-                        f"{wish.model} is in {wish.quantisation}, which is not possible for {gpu.name}: use fp8"
+                gpu = self.gpus[number]
+                if placement.is_fp8 and not has_fp8(gpu.capability):
+                    raise BadPlacement(
+                        f"{placement.model} is in fp8, which {gpu.name} can't compute; Ada, Hopper and later GPUs can"
+                    )
+                if placement.is_integer and not has_integer_weights(gpu.capability):
+                    raise BadPlacement(
+                        f"{placement.model} is in {placement.quantisation}, which is not possible for {gpu.name}: use fp8"
                     )
 
     def usable(self, gpu: int) -> int:
-        """Bytes that the wishes may take of a GPU."""
+        """Bytes that the placements may take of a GPU."""
         return floor(self.gpus[gpu].memory * (1 - self.head_room)) - self.reserved
 
     def loaded(self, gpu: int) -> int:
         """Bytes of all ranks on a GPU without their KV caches."""
-        return sum(wish.ranks_on(gpu) * wish.parts.total for wish in self.wishes)
+        return sum(placement.ranks_on(gpu) * placement.parts.total for placement in self.placements)
 
     def needed_cache(self, gpu: int) -> int:
         """Bytes of the KV caches on a GPU that are needed at least."""
-        return sum(wish.ranks_on(gpu) * wish.needed_tokens * wish.kv_bytes_per_token for wish in self.wishes)
+        return sum(
+            placement.ranks_on(gpu) * placement.needed_tokens * placement.kv_bytes_per_token
+            for placement in self.placements
+        )
 
 
 @dataclass(frozen=True)
 class EnginePlan:
     """What one model gets. Tokens and bytes are one rank's, and each of its instances gets as many."""
 
-    wish: Wish
+    placement: EnginePlacement
     kv_tokens: int
     fraction: Fraction = Fraction(0)
 
     @property
     def kv_bytes(self) -> int:
-        return self.kv_tokens * self.wish.kv_bytes_per_token
+        return self.kv_tokens * self.placement.kv_bytes_per_token
 
     @property
     def requests_in_cache(self) -> int:
         """Requests of the given lengths that the KV cache of one instance holds."""
-        return self.kv_tokens // self.wish.tokens_per_request
+        return self.kv_tokens // self.placement.tokens_per_request
 
     @property
     def requests_at_once(self) -> int:
         """Over all instances; max_batch_size may allow fewer than the cache holds."""
-        return len(self.wish.gpus) * min(self.requests_in_cache, self.wish.spec.max_batch_size)
+        return len(self.placement.gpus) * min(self.requests_in_cache, self.placement.spec.max_batch_size)
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ class Plan:
 
     def used(self, gpu: int) -> int:
         """Bytes of all ranks on a GPU, and of others."""
-        caches = sum(each.wish.ranks_on(gpu) * each.kv_bytes for each in self.engines)
+        caches = sum(each.placement.ranks_on(gpu) * each.kv_bytes for each in self.engines)
         return self.case.reserved + self.case.loaded(gpu) + caches
 
 
@@ -110,18 +115,18 @@ def plan(case: Case) -> Plan:
     worst = max(numbers, key=lambda gpu: needs[gpu] - case.usable(gpu))
     if needs[worst] > case.usable(worst):
         raise DoesNotFit(worst, needs[worst], case.usable(worst))
-    draft = Plan(case, tuple(EnginePlan(wish, _tokens(case, wish)) for wish in case.wishes))
+    draft = Plan(case, tuple(EnginePlan(placement, _tokens(case, placement)) for placement in case.placements))
     return Plan(case, tuple(replace(each, fraction=_fraction(draft, each)) for each in draft.engines))
 
 
-def _tokens(case: Case, wish: Wish) -> int:
+def _tokens(case: Case, placement: EnginePlacement) -> int:
     """All caches on a GPU grow by one factor; a model on several GPUs by that of the fullest."""
-    grows = min(Fraction(case.usable(gpu) - case.loaded(gpu), case.needed_cache(gpu)) for gpu in wish.used_gpus)
-    return floor(wish.needed_tokens * grows) // TOKENS_PER_BLOCK * TOKENS_PER_BLOCK
+    grows = min(Fraction(case.usable(gpu) - case.loaded(gpu), case.needed_cache(gpu)) for gpu in placement.used_gpus)
+    return floor(placement.needed_tokens * grows) // TOKENS_PER_BLOCK * TOKENS_PER_BLOCK
 
 
 def _fraction(draft: Plan, engine: EnginePlan) -> Fraction:
     """Of what is free when everything else has loaded, rounded up to hundredths, so that the cap decides."""
     gpus = draft.case.gpus
-    free = min(gpus[gpu].memory - draft.used(gpu) + engine.kv_bytes for gpu in engine.wish.used_gpus)
+    free = min(gpus[gpu].memory - draft.used(gpu) + engine.kv_bytes for gpu in engine.placement.used_gpus)
     return Fraction(ceil(100 * Fraction(engine.kv_bytes, free)), 100)

@@ -29,11 +29,11 @@ from bls.contract import LARGE, LLAMA_7B
 from bls.paths import MODEL_REPOSITORY
 from bls.tiers import engine_models, tier_of
 from engines import nvidia_smi, specs
-from engines.gpu_memory import known, wish_keys
+from engines.gpu_memory import known, placement_keys
+from engines.gpu_memory.placement import BadPlacement, EnginePlacement, Gpu
+from engines.gpu_memory.placement_keys import Keys
 from engines.gpu_memory.plan import HEAD_ROOM, Case, DoesNotFit, plan
 from engines.gpu_memory.sizes import GIB, RUNTIMES
-from engines.gpu_memory.wish import BadWish, Gpu, Wish
-from engines.gpu_memory.wish_keys import Keys
 from engines.tensorrt_llm.spec import GpuSpec
 from scripts.host.printing import print_all
 from scripts.plan import check
@@ -41,7 +41,7 @@ from scripts.plan import report as plan_report
 
 TIERS = {**{model: tier_of(model) for model in engine_models()}, LLAMA_7B: tier_of(LARGE)}
 FLAGS = {**{model: f"--{tier_of(model)}" for model in engine_models()}, LLAMA_7B: "--llama-7b"}
-ALL_KEYS = (*wish_keys.SPEC_KEYS, *wish_keys.WISH_KEYS)
+ALL_KEYS = (*placement_keys.SPEC_KEYS, *placement_keys.PLACEMENT_KEYS)
 NONE = ["none"]
 Specs = Mapping[str, GpuSpec | None]  # by tier
 
@@ -51,8 +51,8 @@ def main(arguments: Sequence[str] | None = None, repository: Path = MODEL_REPOSI
     try:
         gpus = _gpus(options.gpu)
         known_specs = {tier: spec.tensorrt_llm for tier, spec in specs.load(options.specs).items()}
-        wishes = tuple(_wishes(options, known_specs, len(gpus), repository))
-        case = Case(tuple(gpus), wishes, options.head_room, options.reserve)
+        placements = tuple(_placements(options, known_specs, len(gpus), repository))
+        case = Case(tuple(gpus), placements, options.head_room, options.reserve)
         report = _checked(case, repository) if options.check else _planned(case, known_specs)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -71,10 +71,10 @@ def _planned(case: Case, known_specs: Specs) -> plan_report.Report:
 
 
 def _checked(case: Case, repository: Path) -> plan_report.Report:
-    return check.check(case, {wish.model: check.settings(repository, wish) for wish in case.wishes})
+    return check.check(case, {placement.model: check.settings(repository, placement) for placement in case.placements})
 
 
-def _wishes(options: argparse.Namespace, known_specs: Specs, gpus: int, repository: Path) -> list[Wish]:
+def _placements(options: argparse.Namespace, known_specs: Specs, gpus: int, repository: Path) -> list[EnginePlacement]:
     loaded = dict(known_specs)
     found = []
     for model, flag in FLAGS.items():
@@ -83,15 +83,17 @@ def _wishes(options: argparse.Namespace, known_specs: Specs, gpus: int, reposito
             continue
         tier = TIERS[model]
         try:
-            keys = wish_keys.parsed(texts, wish_keys.WISH_KEYS if model == LLAMA_7B else ALL_KEYS)
+            keys = placement_keys.parsed(texts, placement_keys.PLACEMENT_KEYS if model == LLAMA_7B else ALL_KEYS)
             if options.check:
                 keys = _over(check.keys(repository, model, options.runtime), keys)
-            spec = loaded[tier] = wish_keys.spec_of(keys, loaded[tier])
-            found.append(wish_keys.wish(model, tier, spec, known.model(spec.model), options.runtime, gpus, keys))
+            spec = loaded[tier] = placement_keys.spec_of(keys, loaded[tier])
+            found.append(
+                placement_keys.placement(model, tier, spec, known.model(spec.model), options.runtime, gpus, keys)
+            )
         except ValueError as error:
-            raise BadWish(f"{flag}: {error}") from None
+            raise BadPlacement(f"{flag}: {error}") from None
     if not found:
-        raise BadWish("all models are left out, so there is nothing to plan")
+        raise BadPlacement("all models are left out, so there is nothing to plan")
     return found
 
 

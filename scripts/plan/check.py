@@ -8,11 +8,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from engines.gpu_memory import wish_keys
+from engines.gpu_memory import placement_keys
 from engines.gpu_memory.loading import DEFAULT_FRACTION, Load, Setting, loads
+from engines.gpu_memory.placement import EnginePlacement
 from engines.gpu_memory.plan import Case
 from engines.gpu_memory.sizes import LLMAPI, TENSORRT
-from engines.gpu_memory.wish import Wish
 from scripts.server import model_folders
 
 FRACTION, CAP = "kv_cache_free_gpu_mem_fraction", "max_tokens_in_paged_kv_cache"
@@ -39,7 +39,7 @@ def config_file(repository: Path, model: str, runtime: str) -> Path:
 
 
 def keys(repository: Path, model: str, runtime: str) -> dict[str, int | str]:
-    """What the config says of `wish_keys`: GPUs or instances; by the LLM API, which builds nothing, the sizes too.
+    """What the config says of PLACEMENT_KEYS: GPUs or instances; by the LLM API, which builds nothing, the sizes too.
 
     Raises ValueError.
     """
@@ -48,21 +48,21 @@ def keys(repository: Path, model: str, runtime: str) -> dict[str, int | str]:
     placed: dict[str, int | str] = {"gpus": found["gpu_device_ids"]} if found.get("gpu_device_ids") else {}
     if runtime == LLMAPI:  # Instances of a model share one engine.
         sizes = [f"{ours}={found[name]}" for name, ours in _LLMAPI_KEYS.items() if found.get(name)]
-        return placed | wish_keys.parsed(sizes, wish_keys.SPEC_KEYS)
+        return placed | placement_keys.parsed(sizes, placement_keys.SPEC_KEYS)
     return placed or {"instances": model_folders.instances(text)}
 
 
-def settings(repository: Path, wish: Wish) -> Setting:
+def settings(repository: Path, placement: EnginePlacement) -> Setting:
     """What the config says of the KV cache. Raises ValueError, which names the file and the parameter; also where
     Triton is to make batches that the engine can't take."""
-    file = config_file(repository, wish.model, wish.runtime)
+    file = config_file(repository, placement.model, placement.runtime)
     text = file.read_text(encoding="utf-8")
     found = _parameters(text)
     fraction, cap = found.get(FRACTION, ""), found.get(CAP, "")
-    place = f"{wish.model}/{file.relative_to(repository / wish.model)}"
+    place = f"{placement.model}/{file.relative_to(repository / placement.model)}"
     batch = _BATCH.search(_COMMENT.sub("", text))
-    if batch and wish.runtime == TENSORRT and int(batch[1]) > wish.spec.max_batch_size:
-        raise ValueError(f"{place}: max_batch_size is {batch[1]}; the engine's is {wish.spec.max_batch_size}")
+    if batch and placement.runtime == TENSORRT and int(batch[1]) > placement.spec.max_batch_size:
+        raise ValueError(f"{place}: max_batch_size is {batch[1]}; the engine's is {placement.spec.max_batch_size}")
     if fraction and not (_DECIMAL.fullmatch(fraction) and 0 < Fraction(fraction) <= 1):
         raise ValueError(f"{place}: {FRACTION} is {fraction!r}; it must be above 0 and at most 1")
     if cap and not (cap.isascii() and cap.isdigit()):
@@ -83,20 +83,20 @@ def check(case: Case, given: Mapping[str, Setting]) -> dict[str, Any]:
         "gpus": [{"name": gpu.name, "memory_bytes": gpu.memory} for gpu in case.gpus],
         "head_room": float(case.head_room),
         "settings": {
-            wish.model: {
-                FRACTION: float(given[wish.model].fraction),
-                CAP: given[wish.model].cap,
-                "instances": len(wish.gpus),
-                "needed_tokens": wish.needed_tokens,
+            placement.model: {
+                FRACTION: float(given[placement.model].fraction),
+                CAP: given[placement.model].cap,
+                "instances": len(placement.gpus),
+                "needed_tokens": placement.needed_tokens,
             }
-            for wish in case.wishes
+            for placement in case.placements
         },
         "loads": ways,
     }
 
 
 def _way(case: Case, load: Load) -> dict[str, Any]:
-    needed = {wish.model: wish.needed_tokens for wish in case.wishes}
+    needed = {placement.model: placement.needed_tokens for placement in case.placements}
     faults = [
         f"{model} gets {f'{tokens:,}' if tokens else 'no'} tokens of KV cache, but needs {needed[model]:,}"
         for model, tokens in load.tokens.items()

@@ -16,10 +16,10 @@ _BUILT_FOR_LLMAPI = ("model", "max_seq_len")  # The rest of the spec is in confi
 
 def of_config(plan: Plan, engine: EnginePlan) -> list[str]:
     """The lines of the model's config file."""
-    instances = engine.wish.gpus
-    spec = engine.wish.spec
+    instances = engine.placement.gpus
+    spec = engine.placement.spec
     values = {FRACTION: f"{float(engine.fraction):.2f}", CAP: str(engine.kv_tokens)}
-    if engine.wish.runtime == LLMAPI:  # What a built engine has in it.
+    if engine.placement.runtime == LLMAPI:  # What a built engine has in it.
         values |= {"max_batch_size": str(spec.max_batch_size), "max_num_tokens": str(spec.max_num_tokens)}
         values |= {"tensor_parallel_size": str(spec.tp_size), "pipeline_parallel_size": str(spec.pp_size)}
         values |= {"kv_cache_dtype": spec.kv_cache_dtype}

@@ -9,9 +9,9 @@ from typing import Any
 from engines.gpu_memory.advice import changes, more_gpus, smallest_gpu
 from engines.gpu_memory.known import GPUS
 from engines.gpu_memory.loading import Setting, loads
+from engines.gpu_memory.placement import EnginePlacement
 from engines.gpu_memory.plan import Case, DoesNotFit, EnginePlan, Plan
 from engines.gpu_memory.sizes import GIB, LLMAPI
-from engines.gpu_memory.wish import Wish
 from engines.tensorrt_llm.spec import TOKENS_PER_BLOCK, GpuSpec
 from scripts.plan import lines as plan_lines
 from scripts.plan.check import CAP, FRACTION
@@ -26,13 +26,15 @@ WIDTH = 40  # columns that a GPU's memory is drawn in
 
 def of_plan(plan: Plan, specs: Mapping[str, GpuSpec | None]) -> Report:
     """All numbers of bytes are a rank's, which is one GPU of one instance. `specs` are those of specs.toml, by tier."""
-    models = [_model(each.wish, each.kv_bytes) | _settings(plan, each, specs) for each in plan.engines]
+    models = [_model(each.placement, each.kv_bytes) | _settings(plan, each, specs) for each in plan.engines]
     return _frame(plan.case) | {"fits": True, "models": models}
 
 
 def of_shortage(case: Case, shortage: DoesNotFit) -> Report:
     """KV caches are as large as they have to be here."""
-    models = [_model(wish, wish.needed_tokens * wish.kv_bytes_per_token) for wish in case.wishes]
+    models = [
+        _model(placement, placement.needed_tokens * placement.kv_bytes_per_token) for placement in case.placements
+    ]
     return _frame(case) | {
         "fits": False,
         "models": models,
@@ -54,32 +56,32 @@ def _frame(case: Case) -> Report:
     }
 
 
-def _model(wish: Wish, kv_bytes: int) -> Report:
-    spec = wish.spec
+def _model(placement: EnginePlacement, kv_bytes: int) -> Report:
+    spec = placement.spec
     return {
-        "model": wish.model,
-        "runtime": wish.runtime,
+        "model": placement.model,
+        "runtime": placement.runtime,
         "source": spec.model,
-        "parameters": wish.shape.parameters,
-        "weights": wish.quantisation if wish.quantisation != "none" else SIXTEEN_BITS,
+        "parameters": placement.shape.parameters,
+        "weights": placement.quantisation if placement.quantisation != "none" else SIXTEEN_BITS,
         "kv_cache_dtype": spec.kv_cache_dtype if spec.kv_cache_dtype != "auto" else SIXTEEN_BITS,
         "tp_size": spec.tp_size,
         "pp_size": spec.pp_size,
-        "gpus": [list(instance) for instance in wish.gpus],
+        "gpus": [list(instance) for instance in placement.gpus],
         "max_batch_size": spec.max_batch_size,
         "max_num_tokens": spec.max_num_tokens,
         "max_seq_len": spec.max_seq_len,
-        "input_tokens": wish.input_tokens,
-        "output_tokens": wish.output_tokens,
-        "concurrent": wish.concurrent,
-        "kv_bytes_per_token": wish.kv_bytes_per_token,
-        "bytes": asdict(wish.parts) | {"kv_cache": kv_bytes},
+        "input_tokens": placement.input_tokens,
+        "output_tokens": placement.output_tokens,
+        "concurrent": placement.concurrent,
+        "kv_bytes_per_token": placement.kv_bytes_per_token,
+        "bytes": asdict(placement.parts) | {"kv_cache": kv_bytes},
     }
 
 
 def _settings(plan: Plan, engine: EnginePlan, specs: Mapping[str, GpuSpec | None]) -> Report:
-    model, tier = engine.wish.model, engine.wish.engine
-    without_caps = loads(plan.case, {each.wish.model: Setting(each.fraction) for each in plan.engines})
+    model, tier = engine.placement.model, engine.placement.engine
+    without_caps = loads(plan.case, {each.placement.model: Setting(each.fraction) for each in plan.engines})
     tokens = [load.tokens[model] for load in without_caps]
     return {
         "kv_tokens": engine.kv_tokens,
@@ -90,10 +92,10 @@ def _settings(plan: Plan, engine: EnginePlan, specs: Mapping[str, GpuSpec | None
         CAP: engine.kv_tokens,
         "tokens_without_cap": [min(tokens), max(tokens)],
         "file": f"model_repository/{model}/"
-        + ("configs/llmapi.pbtxt" if engine.wish.runtime == LLMAPI else "config.pbtxt"),
+        + ("configs/llmapi.pbtxt" if engine.placement.runtime == LLMAPI else "config.pbtxt"),
         "lines": plan_lines.of_config(plan, engine),
         "specs_table": f"{tier}.tensorrt_llm",
-        "specs_lines": plan_lines.of_specs(engine.wish.spec, specs[tier], engine.wish.runtime),
+        "specs_lines": plan_lines.of_specs(engine.placement.spec, specs[tier], engine.placement.runtime),
     }
 
 

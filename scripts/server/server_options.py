@@ -51,13 +51,14 @@ OPTIONS: dict[str, list[tuple[str, str, str]]] = {
         (
             "model-control-mode",
             "MODE",
-            "explicit (the default here): models can be unloaded and loaded, and one whose process died is reloaded; poll: the folder is watched for changes; none: nothing changes",
+            "explicit (the default here): models can be unloaded and loaded, and one whose process died is reloaded; "
+            "poll: the folder is watched for changes; none: nothing changes",
         ),
         ("load-model", "NAME", "load only this model (explicit mode, repeatable); by default, and for *, all"),
         ("repository-poll-secs", "S", "seconds between two looks in poll mode (15)"),
         ("model-load-thread-count", "N", "models loaded at a time (4)"),
         ("model-load-retry-count", "N", "(0)"),
-        ("model-load-gpu-limit", "GPU:SHARE", "refuse to load models when more of the GPU"s memory is in use"),
+        ("model-load-gpu-limit", "GPU:SHARE", "refuse to load models when more of the GPU's memory is in use"),
         ("exit-on-error", "BOOL", "false: serve without the models that fail to load (true)"),
         ("strict-readiness", "BOOL", "the server is only ready while every model is (true)"),
         ("backend-config", "BACKEND,KEY=VALUE", "may be repeated"),

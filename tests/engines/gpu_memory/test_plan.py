@@ -7,22 +7,22 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from engines.gpu_memory import known, wish_keys
+from engines.gpu_memory import known, placement_keys
 from engines.gpu_memory.advice import changes, more_gpus, smallest_gpu
 from engines.gpu_memory.loading import Setting, loads
+from engines.gpu_memory.placement import BadPlacement, Gpu
 from engines.gpu_memory.plan import Case, DoesNotFit, plan
 from engines.gpu_memory.sizes import GIB, LLMAPI, TENSORRT
-from engines.gpu_memory.wish import BadWish, Gpu
 from engines.tensorrt_llm.spec import GpuSpec
 
 MODELS = ("Qwen2.5-1.5B", "Qwen2.5-7B", "Llama-3.1-8B", "Llama-3.1-70B", "Mistral-Nemo-2407", "DeepSeek-V2-Lite")
 
 
-def wish(name="small", source="Qwen2.5-1.5B", runtime=TENSORRT, gpus=1, engine=None, **keys):
+def placement(name="small", source="Qwen2.5-1.5B", runtime=TENSORRT, gpus=1, engine=None, **keys):
     spec = GpuSpec.of(
-        {"model": source, "max_seq_len": 4096} | {k: v for k, v in keys.items() if k in wish_keys.SPEC_KEYS}
+        {"model": source, "max_seq_len": 4096} | {k: v for k, v in keys.items() if k in placement_keys.SPEC_KEYS}
     )
-    return wish_keys.wish(name, engine or name, spec, known.model(source), runtime, gpus, keys)
+    return placement_keys.placement(name, engine or name, spec, known.model(source), runtime, gpus, keys)
 
 
 def gpus(*gib):
@@ -34,7 +34,7 @@ def cases(draw):
     """One to three models on one to four equal GPUs; most fit, some don't."""
     count = draw(st.sampled_from([1, 2, 4]))
     runtime = draw(st.sampled_from([TENSORRT, LLMAPI]))
-    wishes = []
+    placements = []
     for number in range(draw(st.integers(1, 3))):
         keys = {
             "source": draw(st.sampled_from(MODELS)),
@@ -45,10 +45,10 @@ def cases(draw):
             "concurrent": draw(st.integers(1, 8)),
             "instances": draw(st.integers(1, 2 if runtime == TENSORRT else 1)),
         }
-        wishes.append(wish(f"model {number}", runtime=runtime, gpus=count, **keys))
+        placements.append(placement(f"model {number}", runtime=runtime, gpus=count, **keys))
     reserved = draw(st.sampled_from([0, GIB]))
     head_room = draw(st.sampled_from([Fraction(1, 5), Fraction(1, 20), Fraction(1, 2)]))
-    return Case(gpus(*[draw(st.integers(16, 200))] * count), tuple(wishes), head_room, reserved)
+    return Case(gpus(*[draw(st.integers(16, 200))] * count), tuple(placements), head_room, reserved)
 
 
 def planned(case):
@@ -66,9 +66,9 @@ def test_a_plan_leaves_the_head_room_and_gives_every_model_what_it_needs(case):
     for number, gpu in enumerate(case.gpus):
         assert found.used(number) <= gpu.memory * (1 - case.head_room)
     for engine in found.engines:
-        assert engine.kv_tokens >= engine.wish.needed_tokens
+        assert engine.kv_tokens >= engine.placement.needed_tokens
         assert engine.kv_tokens % 32 == 0
-        assert engine.requests_at_once >= engine.wish.concurrent
+        assert engine.requests_at_once >= engine.placement.concurrent
         assert 0 < engine.fraction <= 1
 
 
@@ -77,9 +77,9 @@ def test_a_plan_leaves_the_head_room_and_gives_every_model_what_it_needs(case):
 def test_each_cache_is_as_planned_whichever_model_loads_first(case):
     found = planned(case)
     assume(found)
-    given_ = {engine.wish.model: Setting(engine.fraction, engine.kv_tokens) for engine in found.engines}
+    given_ = {engine.placement.model: Setting(engine.fraction, engine.kv_tokens) for engine in found.engines}
     for load in loads(case, given_):
-        assert load.tokens == {engine.wish.model: engine.kv_tokens for engine in found.engines}
+        assert load.tokens == {engine.placement.model: engine.kv_tokens for engine in found.engines}
         assert load.used == tuple(found.used(number) for number in range(len(case.gpus)))
 
 
@@ -110,52 +110,54 @@ def test_what_does_not_fit_is_short_by_what_a_larger_gpu_would_have(case):
 def test_every_change_that_is_proposed_fits(case):
     assume(planned(case) is None)
     for change in changes(case):
-        wishes = [wish_keys.changed(each, change.get(each.model, {}), len(case.gpus)) for each in case.wishes]
-        plan(replace(case, wishes=tuple(wishes)))
+        placements = [
+            placement_keys.changed(each, change.get(each.model, {}), len(case.gpus)) for each in case.placements
+        ]
+        plan(replace(case, placements=tuple(placements)))
     name = smallest_gpu(case)
     if name:
         plan(replace(case, gpus=(known.gpu(name),) * len(case.gpus)))
     if more := more_gpus(case):
         count, change = more
-        wishes = [wish_keys.changed(each, change.get(each.model, {}), count) for each in case.wishes]
-        plan(replace(case, wishes=tuple(wishes), gpus=case.gpus[:1] * count))
+        placements = [placement_keys.changed(each, change.get(each.model, {}), count) for each in case.placements]
+        plan(replace(case, placements=tuple(placements), gpus=case.gpus[:1] * count))
 
 
 def test_a_change_of_an_engine_holds_for_every_model_that_loads_it():
-    three = (wish("large", "Qwen2.5-7B"), wish("static", "Qwen2.5-7B", engine="large", instances=2))
+    three = (placement("large", "Qwen2.5-7B"), placement("static", "Qwen2.5-7B", engine="large", instances=2))
     found = changes(Case(gpus(60), three))
     assert {"large": {"quantisation": "int4_awq"}} in found
     assert not any("quantisation" in keys for change in found for keys in [change.get("static", {})])
 
 
 def test_awq_is_not_proposed_where_its_blocks_cannot_be_cut():
-    found = changes(Case(gpus(70, 70), (wish("large", "Qwen2.5-72B", gpus=2, tp_size=2),)))
+    found = changes(Case(gpus(70, 70), (placement("large", "Qwen2.5-72B", gpus=2, tp_size=2),)))
     assert found and not any(keys.get("quantisation") == "int4_awq" for change in found for keys in change.values())
 
 
 def test_a_model_for_which_one_change_is_too_little_is_spread_over_the_gpus_too():
-    found = changes(Case(gpus(*[44.3] * 4), (wish("large", "Llama-3.1-70B", gpus=4, max_num_tokens=8192),)))
+    found = changes(Case(gpus(*[44.3] * 4), (placement("large", "Llama-3.1-70B", gpus=4, max_num_tokens=8192),)))
     (keys,) = [change["large"] for change in found]
     assert (keys["tp_size"], keys["quantisation"]) == (4, "fp8")
 
 
 def test_a_model_that_has_another_gpu_for_itself_is_sent_there():
-    pair = (wish("small", "Qwen2.5-7B", gpus=2), wish("large", "Llama-3.1-8B", gpus=2))
+    pair = (placement("small", "Qwen2.5-7B", gpus=2), placement("large", "Llama-3.1-8B", gpus=2))
     assert changes(Case(gpus(39.3, 39.3), pair))[:1] == [{"large": {"gpus": "1"}}]
 
 
 def test_a_batch_far_beyond_the_gpu_is_made_smaller():
-    found = changes(Case(gpus(44.3), (wish("large", "Qwen2.5-7B", max_batch_size=4096, max_num_tokens=8192),)))
+    found = changes(Case(gpus(44.3), (placement("large", "Qwen2.5-7B", max_batch_size=4096, max_num_tokens=8192),)))
     assert {"large": {"max_batch_size": 128, "concurrent": 128}} in found
 
 
 def test_models_share_what_is_left_in_proportion_to_what_they_need():
-    found = plan(Case(gpus(80), (wish("one", concurrent=20), wish("two", concurrent=40))))
+    found = plan(Case(gpus(80), (placement("one", concurrent=20), placement("two", concurrent=40))))
     assert found.engines[1].kv_tokens == pytest.approx(2 * found.engines[0].kv_tokens, abs=64)
 
 
 def test_a_fraction_alone_depends_on_who_loads_first():
-    pair = Case(gpus(44.3), (wish("small"), wish("large", "Qwen2.5-7B")))
+    pair = Case(gpus(44.3), (placement("small"), placement("large", "Qwen2.5-7B")))
     ways = loads(pair, {"small": Setting(Fraction(1, 2)), "large": Setting(Fraction(1, 2))})
     assert [load.order for load in ways] == ["small then large", "large then small", "all at once"]
     assert ways[0].tokens["small"] > 2 * ways[1].tokens["small"]
@@ -163,14 +165,14 @@ def test_a_fraction_alone_depends_on_who_loads_first():
 
 
 def test_the_second_engine_finds_no_memory_where_the_first_took_tensorrt_llms_nine_tenths():
-    pair = Case(gpus(24), (wish("small"), wish("large", "Qwen2.5-7B")))
+    pair = Case(gpus(24), (placement("small"), placement("large", "Qwen2.5-7B")))
     ways = loads(pair, {"small": Setting(), "large": Setting()})
     assert [load.tokens[second] for load, second in zip(ways, ("large", "small"), strict=False)] == [0, 0]
 
 
 def test_a_model_on_two_gpus_is_bounded_by_the_fuller_one():
-    alone = plan(Case(gpus(80, 80), (wish("large", "Qwen2.5-7B", gpus=2, tp_size=2),)))
-    beside = plan(Case(gpus(80, 80), (wish("large", "Qwen2.5-7B", gpus=2, tp_size=2), wish("small", gpus=2))))
+    alone = plan(Case(gpus(80, 80), (placement("large", "Qwen2.5-7B", gpus=2, tp_size=2),)))
+    beside = plan(Case(gpus(80, 80), (placement("large", "Qwen2.5-7B", gpus=2, tp_size=2), placement("small", gpus=2))))
     assert beside.engines[0].kv_tokens < alone.engines[0].kv_tokens
     assert beside.used(1) < beside.used(0)
 
@@ -197,20 +199,20 @@ def test_a_model_on_two_gpus_is_bounded_by_the_fuller_one():
         ({"runtime": LLMAPI, "instances": 2}, "instances is 2; by the LLM API a model here has one"),
     ],
 )
-def test_a_wish_that_makes_no_sense_is_refused_by_its_key(keys, message):
-    with pytest.raises(BadWish, match=message):
-        wish(**keys)
+def test_a_placement_that_makes_no_sense_is_refused_by_its_key(keys, message):
+    with pytest.raises(BadPlacement, match=message):
+        placement(**keys)
 
 
 def test_fp8_is_refused_on_a_gpu_that_cannot_compute_it():
-    with pytest.raises(BadWish, match="small is in fp8, which A100-80GB can't compute"):
-        Case((known.gpu("A100-80GB"),), (wish(quantisation="fp8"),))
-    plan(Case((known.gpu("H100-80GB"),), (wish(quantisation="fp8"),)))
+    with pytest.raises(BadPlacement, match="small is in fp8, which A100-80GB can't compute"):
+        Case((known.gpu("A100-80GB"),), (placement(quantisation="fp8"),))
+    plan(Case((known.gpu("H100-80GB"),), (placement(quantisation="fp8"),)))
 
 
 def test_integer_weights_are_refused_for_engines_on_data_centre_blackwell_alone():
-    awq = wish(quantisation="int4_awq")
-    with pytest.raises(BadWish, match="small is in int4_awq, which is not possible for B200: use fp8"):
+    awq = placement(quantisation="int4_awq")
+    with pytest.raises(BadPlacement, match="small is in int4_awq, which is not possible for B200: use fp8"):
         Case((known.gpu("B200"),), (awq,))
     for name in ("A10", "H200", "RTX-5090"):
         plan(Case((known.gpu(name),), (awq,)))
@@ -218,13 +220,14 @@ def test_integer_weights_are_refused_for_engines_on_data_centre_blackwell_alone(
 
 def test_eight_bits_of_kv_cache_hold_twice_the_tokens():
     sixteen, eight = (
-        plan(Case(gpus(44), (wish(quantisation="fp8", kv_cache_dtype=kind),))).engines[0] for kind in ("auto", "fp8")
+        plan(Case(gpus(44), (placement(quantisation="fp8", kv_cache_dtype=kind),))).engines[0]
+        for kind in ("auto", "fp8")
     )
     assert eight.kv_tokens == pytest.approx(2 * sixteen.kv_tokens, abs=32)
 
 
 def test_the_ranks_of_a_model_agree_on_what_the_fuller_gpu_has_left():
-    pair = (wish("small", gpus=2), wish("large", "Qwen2.5-7B", gpus=2, tp_size=2))
+    pair = (placement("small", gpus=2), placement("large", "Qwen2.5-7B", gpus=2, tp_size=2))
     on_one = loads(Case(gpus(80, 80), pair), {"small": Setting(Fraction(1, 2)), "large": Setting()})[0]
     large = pair[1]
     free = 80 * GIB - pair[0].parts.total - on_one.tokens["small"] * pair[0].kv_bytes_per_token - large.parts.total

@@ -13,7 +13,7 @@ from engines.tensorrt_llm.spec import TOKENS_PER_BLOCK, GpuSpec
 from engines.tensorrt_llm.suitability import Capability, unsuited
 
 
-class BadWish(ValueError):
+class BadPlacement(ValueError):
     """What is asked for makes no sense, whatever the memory; the message is one line that names the field."""
 
 
@@ -27,7 +27,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Wish:
+class EnginePlacement:
     """One model of Triton. `engine` is the tier whose engine it loads; several models may load the same.
 
     `quantisation` is of the weights: the spec's, or that of a checkpoint that is quantised already. `concurrent`
@@ -48,25 +48,25 @@ class Wish:
     def __post_init__(self) -> None:
         longest = self.spec.max_seq_len
         if self.input_tokens > self.spec.longest_input:
-            raise BadWish(f"input is {self.input_tokens} tokens; max_input_len is {self.spec.longest_input}")
+            raise BadPlacement(f"input is {self.input_tokens} tokens; max_input_len is {self.spec.longest_input}")
         if self.input_tokens + self.output_tokens > longest:
-            raise BadWish(
+            raise BadPlacement(
                 f"input and output are {self.input_tokens + self.output_tokens} tokens; max_seq_len is {longest}"
             )
         if self.each_concurrent > self.spec.max_batch_size:
             text = f"concurrent is {self.each_concurrent} for each instance"
-            raise BadWish(
+            raise BadPlacement(
                 f"{text}; max_batch_size is {self.spec.max_batch_size}: further requests would wait in the queue"
             )
         found = unsuited(self.spec, self.shape.dimensions)
         if found:
-            raise BadWish(found)
+            raise BadPlacement(found)
         if self.runtime == sizes.LLMAPI and len(self.gpus) > 1:
-            raise BadWish(f"instances is {len(self.gpus)}; by the LLM API a model here has one")
+            raise BadPlacement(f"instances is {len(self.gpus)}; by the LLM API a model here has one")
         for instance in self.gpus:
             if len(set(instance)) != len(instance) or len(instance) != self.spec.world_size:
                 given = ",".join(map(str, instance))
-                raise BadWish(f"gpus of an instance are {given}; it needs {self.spec.world_size} different ones")
+                raise BadPlacement(f"gpus of an instance are {given}; it needs {self.spec.world_size} different ones")
 
     @property
     def each_concurrent(self) -> int:

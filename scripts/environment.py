@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import fcntl
-import hashlib
 import os
 import shutil
 import sys
@@ -19,10 +18,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from bls.paths import ROOT
-from bls.tiers import tiers
-from engines.classifier.manifest import CLASSIFIER
 from scripts.host import interpreter, preflight
+from scripts.host.checkout import Checkout
+from scripts.host.file_lock import open_lock, try_lock
 from scripts.host.interruption import Interrupted, interruptible
 from scripts.host.preflight import Refused
 from scripts.host.progress import Progress
@@ -30,7 +28,6 @@ from scripts.host.step import StepFailed, run_step
 from scripts.host.step_output import engine_status, first_line, last_line, pip_reason, pip_status
 
 REFUSED, SETUP_FAILED = 2, 5  # exit statuses, explained in scripts/serve.py
-LAYOUT = 1  # raised when what is made here changes, so that old set-ups are made anew
 VENV_DISK_MIB = 1024  # the packages (600 MB), and pip's downloads while it works
 ENGINES_DISK_MIB = 512
 
@@ -42,78 +39,8 @@ class SetupFailed(Exception):
         super().__init__(f"set-up failed: {reason}")
 
 
-class Environment:
-    """The set-up of one checkout. `ensure` makes it; the paths are then valid."""
-
-    def __init__(self, root: Path = ROOT) -> None:
-        self.root = root
-        self.venv = root / ".venv"
-        self.log = root / "logs" / "setup.log"
-
-    @property
-    def python(self) -> Path:
-        return self.venv / "bin" / "python"
-
-    @property
-    def site_packages(self) -> Path:
-        return self.venv / "lib" / "python{}.{}".format(*sys.version_info[:2]) / "site-packages"
-
-    @property
-    def tritonserver(self) -> Path:
-        return self.site_packages / "pytriton" / "tritonserver" / "bin" / "tritonserver"
-
-    @property
-    def backends(self) -> Path:
-        """For --backend-directory."""
-        return self.venv / "tritonserver" / "backends"
-
-    @property
-    def libraries(self) -> list[Path]:
-        """For LD_LIBRARY_PATH: the server's own libraries and libpython, which the stubs need."""
-        return [self.site_packages / "nvidia_pytriton.libs", self.venv / "tritonserver" / "lib"]
-
-    def variables(self) -> dict[str, str]:
-        """The environment of tritonserver and of whatever runs this project's Python; said only here."""
-        dropped = ("PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV")
-        return {
-            **{name: value for name, value in os.environ.items() if name not in dropped},
-            # The stub finds its packages through the first python3.
-            "PATH": f"{self.venv / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-            "PYTHONPATH": str(self.root),
-            "PYTHONDONTWRITEBYTECODE": "1",  # a new __pycache__ would look like an edited model
-            "PYTHONUNBUFFERED": "1",
-            "TOKENIZERS_PARALLELISM": "false",
-        }
-
-    def is_complete(self, dev: bool) -> bool:
-        """Whether the packages are those of the lock files; engines are looked at one by one."""
-        stamps = [self._stamp("complete"), *([self._stamp("complete-dev")] if dev else [])]
-        return all(path.is_file() and path.read_text() == text for path, text in stamps)
-
-    def missing_engines(self) -> list[str]:
-        built = self.root / "engines" / "built"
-        engines = (*tiers(self.root / "model_repository"), CLASSIFIER)
-        return [engine for engine in engines if not (built / engine / "engine.json").is_file()]
-
-    def needs_words(self) -> bool:
-        """Whether words/ or the code that compiles it has changed since it was compiled."""
-        words, compiler = self.root / "words", self.root / "bls" / "words"
-        try:
-            compiled = self.compiled_words.stat().st_mtime
-        except OSError:
-            return True
-        lists = [
-            path
-            for folder in map(words.joinpath, ("deny", "allow", "patterns"))
-            for path in (folder, *folder.glob("*"))
-        ]
-        sources = [words / "categories.toml", *lists, *compiler.rglob("*.py"), *(compiler / "data").glob("*")]
-        return any(path.stat().st_mtime > compiled for path in sources if path.exists())
-
-    @property
-    def compiled_words(self) -> Path:
-        """What the routers map; see words/README.md."""
-        return self.root / "words" / "compiled.bin"
+class Environment(Checkout):
+    """Makes what a checkout lacks: `ensured`."""
 
     @contextmanager
     def ensured(self, progress: Progress, dev: bool = False) -> Iterator[None]:
@@ -130,9 +57,9 @@ class Environment:
 
     def _ensure(self, stack: ExitStack, progress: Progress, dev: bool) -> None:
         """`stack` gets the lock that says that the packages are in use."""
-        use = stack.enter_context(_open_lock(self.root / ".venv.use.lock"))
-        with _open_lock(self.root / ".venv.setup.lock") as setup:
-            if not _try_lock(setup, fcntl.LOCK_EX):
+        use = stack.enter_context(open_lock(self.root / ".venv.use.lock"))
+        with open_lock(self.root / ".venv.setup.lock") as setup:
+            if not try_lock(setup, fcntl.LOCK_EX):
                 progress.say("another set-up of this folder is running; waiting for it to end")
                 fcntl.flock(setup, fcntl.LOCK_EX)
             self._make_what_is_missing(use, progress, dev)
@@ -141,7 +68,7 @@ class Environment:
     def _make_what_is_missing(self, use: IO[bytes], progress: Progress, dev: bool) -> None:
         steps: list[Callable[[Progress], None]] = []
         if not self.is_complete(dev=False):
-            if not _try_lock(use, fcntl.LOCK_EX):
+            if not try_lock(use, fcntl.LOCK_EX):
                 raise Refused("the packages must be reinstalled, but a server is running from .venv: stop it first")
             preflight.check_disk(self.root, VENV_DISK_MIB, "the set-up")
             steps += [self._make_venv, self._install, self._place_backend]
@@ -174,7 +101,7 @@ class Environment:
     def _install_dev(self, progress: Progress) -> None:
         progress.step("set-up, packages for checks and tests", "40 MB to download")
         self._pip(progress, "requirements-dev.txt")
-        _write(*self._stamp("complete-dev"))
+        _write(*self.stamp("complete-dev"))
 
     def _pip(self, progress: Progress, requirements: str) -> None:
         temporary = self.venv / "tmp"  # on the disk that was checked, and cleared with the rest
@@ -211,7 +138,7 @@ class Environment:
             library.symlink_to(libpython.resolve())
         except OSError as error:
             raise SetupFailed(f"cannot prepare tritonserver's python backend: {error}") from None
-        _write(*self._stamp("complete"))
+        _write(*self.stamp("complete"))
 
     def build_engine(self, tier: str, progress: Progress) -> None:
         """Runs scripts/build_engines for one tier, or for the classifier."""
@@ -245,12 +172,6 @@ class Environment:
         except StepFailed as failed:
             raise SetupFailed(f"{reason(failed.lines)} (the full output is in {os.path.relpath(self.log)})") from None
 
-    def _stamp(self, name: str) -> tuple[Path, str]:
-        """A stamp's file and what it holds if it is right."""
-        lock = self.root / ("requirements-dev.txt" if name.endswith("dev") else "requirements.txt")
-        made_from = f"{LAYOUT}\n{sys.base_prefix}\n{sys.version_info[:2]}\n".encode() + lock.read_bytes()
-        return self.venv / name, hashlib.sha256(made_from).hexdigest()
-
 
 def _engine_step(environment: Environment, tier: str) -> Callable[[Progress], None]:
     return lambda progress: environment.build_engine(tier, progress)
@@ -258,24 +179,6 @@ def _engine_step(environment: Environment, tier: str) -> Callable[[Progress], No
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text)
-
-
-def _open_lock(path: Path) -> IO[bytes]:
-    """A file to lock. Where this user can't write it, as in an image that root has set up, it must be there."""
-    try:
-        return path.open("ab")
-    except OSError:
-        if path.exists():
-            return path.open("rb")
-        raise
-
-
-def _try_lock(file: IO[bytes], kind: int) -> bool:
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def explain(reason: Refused | SetupFailed | Interrupted, progress: Progress) -> int:

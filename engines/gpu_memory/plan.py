@@ -53,7 +53,8 @@ class Case:
                     )
                 if placement.is_integer and not has_integer_weights(gpu.capability):
                     raise BadPlacement(
-                        f"{placement.model} is in {placement.quantisation}, which is not possible for {gpu.name}: use fp8"
+                        f"{placement.model} is in {placement.quantisation}, "
+                        f"which is not possible for {gpu.name}: use fp8"
                     )
 
     def usable(self, gpu: int) -> int:

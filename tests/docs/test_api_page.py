@@ -35,7 +35,7 @@ def test_each_output_that_the_router_fills_is_explained():
 
 
 def test_the_classes_of_errors_are_those_of_the_code():
-    table = {prefix: code for prefix, code in re.findall(r"^\| `\[(\w+)\]` \| (\w+) \|", PAGE, re.MULTILINE)}
+    table = dict(re.findall(r"^\| `\[(\w+)\]` \| (\w+) \|", PAGE, re.MULTILINE))
     assert table == {
         prefix: kind.code.replace("INVALID_ARG", "INVALID_ARGUMENT") for prefix, kind in errors._BY_PREFIX.items()
     }

@@ -37,7 +37,7 @@ class FakeEnvironment(Environment):
             (folder / "engine.json").touch()
 
     def _place_backend(self, progress):
-        environment._write(*self._stamp("complete"))
+        environment._write(*self.stamp("complete"))
 
 
 @pytest.fixture

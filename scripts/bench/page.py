@@ -17,7 +17,7 @@ from typing import Any
 
 from bls.contract import POSTPROCESSING, PREPROCESSING
 from bls.paths import ROOT
-from scripts.bench import batching, classifier
+from scripts.bench import batching_rounds, classifier
 from scripts.bench.bars import Bar, Panel, draw, rounded
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -45,13 +45,13 @@ def batching_table(found: Found) -> str:
     rows = [
         [str(count), mode.replace("_", " "), *(rounded(summaries[key][name]) for name in BATCHING)]
         for count in counts
-        for mode in batching.MODES
+        for mode in batching_rounds.MODES
         if (key := f"{mode}_{count}") in summaries
     ]
     ratios = [
         f"* {count} clients, {name}: {ratio:.2f}"
         for count in counts
-        for name, ratio in batching.goals_of(summaries, count).items()
+        for name, ratio in batching_rounds.goals_of(summaries, count).items()
     ]
     settings = found["settings"]
     asked = f"Output lengths {', '.join(map(str, settings['lengths']))} tokens in turn; {settings['machine']}."
@@ -65,7 +65,7 @@ def batching_picture(found: Found) -> str:
         bars = [
             Bar(f"{mode.replace('_', ' ')}, {count} clients", summaries[key][name], mode)
             for count in counts
-            for mode in batching.MODES
+            for mode in batching_rounds.MODES
             if (key := f"{mode}_{count}") in summaries
         ]
         return Panel(title, bars)
@@ -79,8 +79,8 @@ def batching_picture(found: Found) -> str:
 
 
 def _batching(found: Found) -> tuple[dict[str, dict[str, float]], list[int]]:
-    rounds = batching.rounds_of(found)
-    summaries = {key: batching.summary(each) for key, each in rounds.items()}
+    rounds = batching_rounds.rounds_of(found)
+    summaries = {key: batching_rounds.summary(each) for key, each in rounds.items()}
     return summaries, sorted({int(key.rpartition("_")[2]) for key in summaries})
 
 

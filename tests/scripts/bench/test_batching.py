@@ -1,23 +1,11 @@
-"""scripts/bench/batching.py: the work that is measured, and what is made of the measurements."""
+"""scripts/bench/batching.py and batching_rounds.py: the work that is measured, and what is made of the measurements."""
 
 from collections import Counter
 
 import pytest
 
-from scripts.bench.batching import (
-    LENGTHS,
-    Answered,
-    Kept,
-    Round,
-    config_of,
-    goals_of,
-    lengths_of,
-    options_of,
-    requests_of,
-    summary,
-    table,
-    work_of,
-)
+from scripts.bench.batching import LENGTHS, config_of, lengths_of, options_of, requests_of, work_of
+from scripts.bench.batching_rounds import Answered, Kept, Round, goals_of, summary, table
 
 SERVED = {
     "dynamic_batching": {"preferred_batch_size": [4, 8, 16]},

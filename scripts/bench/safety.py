@@ -28,7 +28,8 @@ from bls.words import lists as word_list
 from bls.words.compiler import compile_lists
 from bls.words.lists import Category, Word
 from bls.words.table import NewestTable
-from scripts.bench.filter import SENTENCES, made_words, plain_loop_ns, private_kb
+from scripts.bench.filter import SENTENCES, made_words, plain_loop_ns
+from scripts.bench.filter_memory import private_kb
 from scripts.safety import without_classifier
 
 LENGTHS = (100, 400, 1000, 4000, 16_000)

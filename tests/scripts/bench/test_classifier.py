@@ -5,15 +5,15 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from bls.contract import TEXT_CLASSIFIER
-from scripts.bench import classifier
+from scripts.bench import classifier, classifier_models
 from scripts.bench.classifier import Round
 from scripts.bench.request_load import Load
 
 
 def test_the_baseline_is_the_same_model_without_batching_and_with_the_threads_it_is_given():
-    text = (classifier.SOURCE / TEXT_CLASSIFIER / "configs" / "cpu.pbtxt").read_text()
+    text = (classifier_models.SOURCE / TEXT_CLASSIFIER / "configs" / "cpu.pbtxt").read_text()
     served, plain = (
-        text_format.Parse(each, model_config_pb2.ModelConfig()) for each in (text, classifier.plain(text, 3))
+        text_format.Parse(each, model_config_pb2.ModelConfig()) for each in (text, classifier_models.plain(text, 3))
     )
     assert not plain.HasField("dynamic_batching")
     assert [group.count for group in plain.instance_group] == [1]

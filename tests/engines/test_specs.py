@@ -33,7 +33,7 @@ def test_both_tiers_are_read(tmp_path):
         ),
         (GOOD.replace("large", "lagre"), "specs.toml has 'lagre'; known: small, large"),
         ('[small]\nsource = "a==1"\n', r"specs.toml: \[large\] is missing"),
-        (GOOD.replace('"a==1"', "1"), r"\[small\] source must be a text"),
+        (GOOD.replace('"a==1"', "1"), r"\[small\] source must be a string"),
         (GOOD.replace("100", "0"), r"\[large\] context_tokens is 0; it must be a whole number above 0"),
         (GOOD.replace("100", "true"), r"\[large\] context_tokens is True"),
         ("[small", "specs.toml: "),

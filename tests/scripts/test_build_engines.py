@@ -152,7 +152,7 @@ def test_a_model_that_lacks_something_leaves_what_was_there(tmp_path, changes, m
 
 def test_a_damaged_gguf_file_is_named(tmp_path):
     (tmp_path / "broken.gguf").write_bytes(b"GGUFxx")
-    with pytest.raises(BadSource, match=r"broken\.gguf: not a readable GGUF file"):
+    with pytest.raises(BadSource, match=r"broken\.gguf is not a readable GGUF file"):
         built(tmp_path, tmp_path / "broken.gguf")
 
 

@@ -302,7 +302,7 @@ def test_a_gguf_without_merges_says_what_is_missing(tmp_path):
 @pytest.mark.parametrize("data", [b"", b"GGUF", b"GGML" + bytes(40), b"GGUF\x03\0\0\0" + b"\xff" * 16])
 def test_a_file_that_is_no_gguf_is_refused_by_its_name(tmp_path, data):
     (tmp_path / "model.gguf").write_bytes(data)
-    with pytest.raises(BadTokenizer, match=r"^model\.gguf: not a readable GGUF file"):
+    with pytest.raises(BadTokenizer, match=r"^model\.gguf is not a readable GGUF file"):
         tokenizer_files.load_file("gguf", tmp_path / "model.gguf")
 
 

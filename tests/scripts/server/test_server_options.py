@@ -93,7 +93,7 @@ def test_right_options_reach_tritonserver_as_they_are_in_either_form():
     [
         (["--model-control-mode=EXPLICIT"], "--model-control-mode is 'EXPLICIT' and must be none, poll or explicit"),
         (["--load-model=a", "--model-control-mode=poll"], "--load-model needs --model-control-mode=explicit"),
-        (["--load-model=*", "--load-model=a"], r"--load-model=\* is every model"),
+        (["--load-model=*", "--load-model=a"], r"--load-model=\* means every model"),
         (["--repository-poll-secs=3"], "--repository-poll-secs needs --model-control-mode=poll"),
         (["--rate-limit-resource=R:3"], "--rate-limit-resource needs --rate-limit=execution_count"),
         (["--rate-limit-resource=R:3", "--rate-limit=off"], "--rate-limit-resource needs"),

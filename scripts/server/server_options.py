@@ -150,7 +150,7 @@ def check_together(flags: Sequence[str]) -> None:
     if named and mode != "explicit":
         raise Refused(f"--load-model needs --model-control-mode=explicit: {mode} loads every model of the repository")
     if "*" in named and len(named) > 1:
-        raise Refused("--load-model=* is every model: leave the other --load-model away")
+        raise Refused("--load-model=* means every model: leave out the other --load-model")
     if "--repository-poll-secs" in given and mode != "poll":
         raise Refused("--repository-poll-secs needs --model-control-mode=poll")
     if "--rate-limit-resource" in given and flag_value(flags, "--rate-limit") != "execution_count":

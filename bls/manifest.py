@@ -68,6 +68,11 @@ class Manifest:
         """The tokenizer's byte table, see `bls.tokens.byte_table`."""
         return self.folder / TABLE_FILE_NAME
 
+    @property
+    def command(self) -> str:
+        """What builds it again, for a message."""
+        return build_command(self.folder)
+
     def save(self) -> None:
         """Replaces engine.json at once, so that a reader never sees half of it."""
         fields = asdict(self)
@@ -75,6 +80,11 @@ class Manifest:
         draft = self.folder / f".{FILE_NAME}.{os.getpid()}"
         draft.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
         draft.replace(self.file)
+
+
+def build_command(folder: Path) -> str:
+    """The command that makes a tier's folder, for a message."""
+    return f"`python -m scripts.build_engines {folder.name}`"
 
 
 def load(folder: Path) -> Manifest:
@@ -86,11 +96,11 @@ def load(folder: Path) -> Manifest:
         fields["end_ids"] = tuple(fields["end_ids"])
         return Manifest(folder=folder, **fields)
     except FileNotFoundError:
-        raise BadManifest(f"{file} is missing: run `python -m scripts.build_engines {folder.name}`") from None
+        raise BadManifest(f"{file} is missing: run {build_command(folder)}") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        if isinstance(error, BadManifest):
-            raise
-        raise BadManifest(f"{file}: {error}") from None
+        # What BadManifest says names the file already.
+        reason = error if isinstance(error, BadManifest) else f"{file}: {error}"
+        raise BadManifest(f"{reason}; build it again: {build_command(folder)}") from None
 
 
 def built_folder(model_repository: Path, tier: str) -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import socket
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -75,6 +77,12 @@ class CountingPipeline:
             del self.running[key]
         ids = () if ended == "end_id" else (token,)
         return Produced(key, ids, tuple(-token / 10 for token in ids) if generation.log_probs else (), ended)
+
+
+def hang_up(connection: Connection) -> None:
+    """Ends it for both sides, but does not close it: a thread that reads would go on with what has its number next."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as ours:
+        ours.shutdown(socket.SHUT_RDWR)
 
 
 class ThreadWorker:

@@ -32,7 +32,6 @@ Result = TypeVar("Result")
 News = tuple[Any, Produced]  # What came, and the RequestOutput that it came of.
 
 _LONGEST_WAIT_SECONDS = 0.01  # For news: as long may a command wait that comes meanwhile.
-_LONGEST_SILENCE_SECONDS = 120.0  # A library whose processes have died may say nothing for ever.
 _SECONDS_TO_WARM_UP = 300.0  # The first request may compile kernels.
 _STATISTICS_SECONDS = 2.0  # Without a record: then the engine stands still. The library's own default.
 _SECONDS_TO_SHUT_DOWN = 8.0  # Less than the patience of who started this process.
@@ -165,8 +164,9 @@ class LlmApiPipeline:
         now = time.monotonic()
         if news:
             self._heard_at = now
-        elif self._running and now - self._heard_at > _LONGEST_SILENCE_SECONDS:
-            raise EngineSilent(f"no news of {len(self._running)} requests for {_LONGEST_SILENCE_SECONDS:g} s")
+        elif self._running and 0 < self._settings.longest_step_seconds < now - self._heard_at:
+            # Its processes may have died: this one still steps, so that only the library's silence tells.
+            raise EngineSilent(f"no news of {len(self._running)} requests for {now - self._heard_at:.0f} s")
         return news
 
     async def _warm_up(self, manifest: Manifest) -> None:

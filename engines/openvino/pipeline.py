@@ -14,8 +14,10 @@ import openvino
 import openvino_genai
 
 from bls.errors import BadRequest, Busy, EngineFailed, RouterError
-from bls.manifest import BadManifest, Manifest
+from bls.manifest import Manifest
+from engines.openvino.compiling import Compiling
 from engines.openvino.grammar import GrammarCheck, structured_output
+from engines.openvino.model_path import readable_model
 from engines.worker.generation import Generation, Guide, Sampling
 from engines.worker.parameters import EngineParameters
 from engines.worker.pipeline import Figure, Produced
@@ -24,6 +26,7 @@ log = logging.getLogger(__name__)
 
 BLOCK_TOKENS = 32  # OpenVINO's KV block on CPUs.
 DEFAULT_CONTEXTS_IN_CACHE = 4
+_LONGEST_WAIT_SECONDS = 0.01  # For a grammar, where nothing else is to be done: as long may a command wait.
 _ENDS = {"STOP": "end_id", "LENGTH": "length"}
 
 # OpenVINO keeps every grammar that it compiled for as long as the pipeline lives. With SmolLM2's vocabulary a schema of
@@ -51,18 +54,21 @@ class OpenVinoPipeline:
         self._load()
 
     def _load(self) -> None:
-        self._pipeline = openvino_genai.ContinuousBatchingPipeline(
-            _model_path(self._manifest),
-            self._scheduler_config(self._parameters),
-            "CPU",
-            _properties(self._parameters),
-        )
+        with readable_model(self._manifest) as path:
+            self._pipeline = openvino_genai.ContinuousBatchingPipeline(
+                path, self._scheduler_config(self._parameters), "CPU", _properties(self._parameters)
+            )
         self._grammar_check = GrammarCheck(self._pipeline.get_tokenizer(), self._manifest.vocab_size)
+        self._compiling = Compiling(self._compile)
 
     def add(self, key: int, generation: Generation) -> None:
+        if generation.guide is None:
+            self._begin(key, generation)
+            return
+        self._compiling.add(key, generation)
+
+    def _begin(self, key: int, generation: Generation) -> None:
         config = _generation_config(generation)
-        if generation.guide is not None:
-            self._check_guide(generation.guide)
         prompt = openvino.Tensor(np.array([generation.prompt], dtype=np.int64))
         try:
             handle = self._pipeline.add_request(key, prompt, config)
@@ -71,17 +77,37 @@ class OpenVinoPipeline:
         self._handles[key] = (handle, generation)
 
     def cancel(self, key: int) -> None:
-        handle, _ = self._handles.pop(key)
-        handle.cancel()
+        if not self._compiling.cancel(key):
+            handle, _ = self._handles.pop(key)
+            handle.cancel()
 
     def step(self) -> list[Produced]:
         """One more than the last request needs is the chance to free grammars: all ids have left by then."""
-        if not self._handles and self._grammar_check.kept_bytes >= RENEW_GRAMMAR_BYTES:
+        is_idle = not self._handles
+        if is_idle and not self._compiling and self._grammar_check.kept_bytes >= RENEW_GRAMMAR_BYTES:
             log.info("reloading to free %d MiB of grammars", self._grammar_check.kept_bytes // 2**20)
-            del self._pipeline, self._grammar_check  # Two at once would take twice the memory.
+            self._compiling.close()
+            del self._pipeline, self._grammar_check, self._compiling  # Two at once would take twice the memory.
             self._load()
+        refused = list(self._begin_compiled(_LONGEST_WAIT_SECONDS if is_idle else 0.0))
         self._pipeline.step()
-        return list(self._read())
+        return refused + list(self._read())
+
+    def _compile(self, guide: Guide) -> None:
+        """In a thread of its own."""
+        if self._grammar_check.kept_bytes >= MAX_GRAMMAR_BYTES:
+            raise Busy("the engine's memory for grammars is full; it is freed when no request is running")
+        self._grammar_check.check(guide)
+
+    def _begin_compiled(self, wait_seconds: float) -> Iterator[Produced]:
+        """Takes in a request whose grammar is ready, or tells of one that is wrong."""
+        for key, generation, error in self._compiling.take(wait_seconds):
+            try:
+                if error is not None:
+                    raise error
+                self._begin(key, generation)
+            except RouterError as refusal:
+                yield Produced(key, (), (), error=refusal)
 
     def used_blocks(self) -> int:
         percent: float = self._pipeline.get_metrics().cache_usage
@@ -92,11 +118,6 @@ class OpenVinoPipeline:
 
     def close(self) -> None:
         """It has no process of its own, and its memory ends with this one."""
-
-    def _check_guide(self, guide: Guide) -> None:
-        if self._grammar_check.kept_bytes >= MAX_GRAMMAR_BYTES:
-            raise Busy("the engine's memory for grammars is full; it is freed when no request is running")
-        self._grammar_check.check(guide)
 
     def _read(self) -> Iterator[Produced]:
         for key, (handle, generation) in list(self._handles.items()):
@@ -115,16 +136,6 @@ class OpenVinoPipeline:
         config.enable_prefix_caching = parameters.reuse_cache
         config.dynamic_split_fuse = parameters.chunked_context
         return config
-
-
-def _model_path(manifest: Manifest) -> str:
-    """A GGUF file by its name; an OpenVINO model by its folder, where its tokenizer is too. Raises BadManifest for what
-    was built for GPUs."""
-    path = manifest.weights_path
-    if path.suffix not in (".gguf", ".xml"):
-        command = f"`python -m scripts.build_engines {manifest.folder.name}`"
-        raise BadManifest(f"{manifest.file}: it was built for {manifest.builder}; for a CPU run {command}")
-    return str(path.parent if path.suffix == ".xml" else path)
 
 
 def _properties(parameters: EngineParameters) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from bls.errors import BadRequest, RouterError
 from bls.ports import Sender
-from engines.triton.engine import Submission
+from engines.triton.submission import Submission
 from engines.triton.tensors import Arrays, EngineRequest
 
 # An ensemble's client knows the inputs by other names, and no code stands between to translate: a refusal has both.

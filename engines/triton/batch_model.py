@@ -15,12 +15,15 @@ from typing import Any
 from bls import contract, errors, manifest, triton_io
 from bls.errors import BadRequest
 from bls.ports import Sender
-from engines.triton import libraries, tensors
+from engines.triton import grammar_gate, libraries, tensors
 from engines.triton.batch_answer import BatchAnswer, Held, error_of_row, in_both_names
 from engines.triton.coalescer import Pace
-from engines.triton.engine import Engine, Periods, Submission
+from engines.triton.engine import Engine, Periods
+from engines.triton.silence import Patience
+from engines.triton.submission import Submission
 from engines.triton.tensors import Arrays, EngineRequest
 from engines.triton.triton_model import EngineMetrics, limits_of
+from engines.worker.grammar_process import GrammarStart
 from engines.worker.shared_launch import SharedWorker
 from engines.worker.worker import Start
 
@@ -32,9 +35,9 @@ class BatchModel:
 
     def __init__(self, args: Mapping[str, str], tier: str) -> None:
         triton_io.log_to_triton()
-        pipeline, self._settings = libraries.choose(triton_io.parameters(args))
+        library, self._settings = libraries.choose(triton_io.parameters(args))
         self._manifest = manifest.load(manifest.built_folder(triton_io.repository(args), tier))
-        start = Start(pipeline, self._manifest.folder, self._settings)
+        start = Start(library.pipeline, self._manifest.folder, self._settings)
         # The parent is the server: another one on this machine has engines of its own.
         scope = f"{os.getppid()} {args['model_name']} {args['model_version']}"
         self._metrics = EngineMetrics(args["model_name"], args["model_version"])
@@ -44,6 +47,8 @@ class BatchModel:
             Periods(self._settings.cancellation_check_period_ms / 1000, self._settings.stats_check_period_ms / 1000),
             self._metrics.publish,
             self._settings.max_queue_size,
+            Patience(self._settings.frozen_worker_seconds, self._settings.longest_step_seconds),
+            grammars=grammar_gate.of(GrammarStart(library.grammars, self._manifest.folder, self._settings)),
         )
         self._limits = limits_of(self._manifest, self._settings, self._engine.statistics)
 

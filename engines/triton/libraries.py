@@ -15,22 +15,28 @@ _DEFAULT = "openvino"
 
 @dataclass(frozen=True)
 class Kind:
-    """`pipeline` is "module:class", imported by the worker process alone; `read` makes its settings."""
+    """`pipeline` is "module:class", imported by the worker process alone; `read` makes its settings.
+
+    `grammars` is the same for the process that tries grammars out.
+    """
 
     pipeline: str
+    grammars: str
     read: Callable[[Mapping[str, str]], EngineParameters]
 
 
 _KINDS = {
-    "openvino": Kind("engines.openvino.pipeline:OpenVinoPipeline", parameters.read),
-    "llmapi": Kind("engines.llmapi.pipeline:LlmApiPipeline", llmapi.read),
+    "openvino": Kind(
+        "engines.openvino.pipeline:OpenVinoPipeline", "engines.openvino.grammar:GrammarTrial", parameters.read
+    ),
+    "llmapi": Kind("engines.llmapi.pipeline:LlmApiPipeline", "engines.llmapi.grammar:GrammarTrial", llmapi.read),
 }
 
 
-def choose(given: Mapping[str, str]) -> tuple[str, EngineParameters]:
-    """The pipeline that config.pbtxt's parameters name, and its settings. Raises BadParameter."""
+def choose(given: Mapping[str, str]) -> tuple[Kind, EngineParameters]:
+    """The library that config.pbtxt's parameters name, and its settings. Raises BadParameter."""
     name = given.get(_PARAMETER, _DEFAULT)
     if name not in _KINDS:
         raise BadParameter(f"parameter {_PARAMETER} is {name!r}; legal: {', '.join(_KINDS)}")
     kind = _KINDS[name]
-    return kind.pipeline, kind.read({key: value for key, value in given.items() if key != _PARAMETER})
+    return kind, kind.read({key: value for key, value in given.items() if key != _PARAMETER})

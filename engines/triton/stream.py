@@ -30,8 +30,10 @@ class Stream:
         self._cumulative_log_prob = 0.0
         self._errors_as_data = request.errors_as_data
         self._has_sent = False
+        self.has_begun = False  # Whether the worker has given anything: another engine may still be asked.
 
     def add(self, ids: tuple[int, ...], log_probs: tuple[float, ...]) -> None:
+        self.has_begun = True
         self._coalescer.add(ids, log_probs)
 
     def due(self) -> float | None:

@@ -8,11 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from bls import contract, errors, manifest, triton_io
-from engines.triton import libraries, metrics, tensors
+from engines.triton import grammar_gate, libraries, metrics, tensors
 from engines.triton.coalescer import Pace
 from engines.triton.engine import Engine, Periods
+from engines.triton.silence import Patience
 from engines.worker import parameters
 from engines.worker.generation import Limits
+from engines.worker.grammar_process import GrammarStart
 from engines.worker.launch import WorkerProcess
 from engines.worker.scheduler import Statistics
 from engines.worker.worker import Start
@@ -27,11 +29,11 @@ class EngineModel:
 
     def __init__(self, args: Mapping[str, str]) -> None:
         triton_io.log_to_triton()
-        pipeline, self._settings = libraries.choose(triton_io.parameters(args))
+        library, self._settings = libraries.choose(triton_io.parameters(args))
         tier = args["model_name"].removeprefix(_MODEL_PREFIX)
         folder = manifest.built_folder(triton_io.repository(args), tier)
         self._manifest = manifest.load(folder)
-        start = Start(pipeline, folder, self._settings)
+        start = Start(library.pipeline, folder, self._settings)
         self._metrics = EngineMetrics(args["model_name"], args["model_version"])
         self._engine = Engine(
             lambda: WorkerProcess(start),
@@ -39,6 +41,8 @@ class EngineModel:
             Periods(self._settings.cancellation_check_period_ms / 1000, self._settings.stats_check_period_ms / 1000),
             self._metrics.publish,
             self._settings.max_queue_size,
+            Patience(self._settings.frozen_worker_seconds, self._settings.longest_step_seconds),
+            grammars=grammar_gate.of(GrammarStart(library.grammars, folder, self._settings)),
         )
         self._limits = limits_of(self._manifest, self._settings, self._engine.statistics)
 

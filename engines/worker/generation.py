@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 
 from bls.errors import BadRequest
+from engines.worker.schema_rules import check_schema
 
 GUIDE_KINDS = ("json", "json_schema", "regex", "ebnf_grammar")
 
-MAX_GUIDE_BYTES = 16_384  # Compiling one keeps every other request waiting: a schema of 36 KiB takes seconds.
+MAX_GUIDE_BYTES = 16_384  # What it costs to compile is bounded elsewhere: engines/worker/grammar_process.py.
 # Each new id is compared with the end of each word.
 MAX_STOP_WORDS = 256  # 64 of a client, each in two spellings, and the end ids of a chat model beside them.
 MAX_STOP_WORD_IDS = 256
@@ -30,6 +31,8 @@ class Guide:
         size = len(self.text.encode())
         if size > MAX_GUIDE_BYTES:
             raise BadRequest(f"guided_decoding_guide has {size} bytes; at most {MAX_GUIDE_BYTES} are taken")
+        if self.kind == "json_schema":
+            check_schema(self.text)
 
 
 @dataclass(frozen=True)

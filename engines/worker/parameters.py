@@ -20,7 +20,7 @@ class BadParameter(ValueError):
 class EngineParameters:
     """None means: by the engine's own rule; a queue of 0 has no limit, as in TensorRT-LLM.
 
-    `stream_interval` is in tokens and excludes `stream_min_interval_ms`.
+    `stream_interval` is in tokens and excludes `stream_min_interval_ms`. Of the last seconds 0 means for ever.
     """
 
     in_flight: bool
@@ -36,6 +36,9 @@ class EngineParameters:
     stream_min_interval_ms: float = 100.0
     cancellation_check_period_ms: float = 100.0
     stats_check_period_ms: float = 100.0
+    frozen_worker_seconds: float = 10.0
+    longest_step_seconds: float = 120.0
+    max_grammar_cpu_ms: float = 2000.0
     inference_num_threads: int | None = None
 
 
@@ -85,6 +88,9 @@ COMMON_READERS: Readers = {
     "stream_min_interval_ms": ("stream_min_interval_ms", number(float, 0, 100)),
     "cancellation_check_period_ms": ("cancellation_check_period_ms", number(float, 10, 1000)),
     "stats_check_period_ms": ("stats_check_period_ms", number(float, 10, 60_000)),
+    "frozen_worker_seconds": ("frozen_worker_seconds", number(float, 0, 3600)),
+    "longest_step_seconds": ("longest_step_seconds", number(float, 0, 3600)),
+    "max_grammar_cpu_ms": ("max_grammar_cpu_ms", number(float, 10, 60_000)),
 }
 _OPENVINO_READERS: Readers = {
     **COMMON_READERS,

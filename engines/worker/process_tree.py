@@ -36,6 +36,19 @@ def stat(pid: int) -> list[str]:
         return []
 
 
+def cpu_seconds(pid: int) -> float | None:
+    """What all threads of the process have used so far; None if it can't be told."""
+    fields = stat(pid)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else None
+
+
+def kill(pid: int) -> None:
+    """Ends the process by force, and what it has started."""
+    kill_below(pid)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
 def kill_below(pid: int) -> None:
     """Ends them by force, since they hold a GPU's memory for as long as they live.
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import queue
-import signal
 import socket
 import sys
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
@@ -24,7 +25,7 @@ from engines.worker.shared_launch import is_ours
 from engines.worker.worker import LOAD_FAILED, Add, Batch, Failed, Left, Ready, Start, Step, Stop, load, one_line
 
 _SECONDS_TO_CONNECT = 30  # Who started this process connects at once, or has died.
-_LONGEST_STEP_SECONDS = 120  # Of a step that never ends, the kernel ends the process: Python's lock is inside it.
+_LONGEST_SILENCE_SECONDS = 1.0  # To a client whose requests have no news: it takes a worker for dead that says nothing.
 
 JOINED, GONE = "joined", "gone"
 
@@ -35,8 +36,15 @@ class Client:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.keys: dict[int, int] = {}  # Its own key -> the scheduler's.
+        self._told_at = 0.0
+
+    @property
+    def waits_long(self) -> bool:
+        """Whether it has requests, and has heard nothing for a while."""
+        return bool(self.keys) and time.monotonic() - self._told_at >= _LONGEST_SILENCE_SECONDS
 
     def send(self, message: Any) -> None:
+        self._told_at = time.monotonic()
         with suppress(OSError):  # The thread that reads from it will say that it has gone.
             self.connection.send(message)
 
@@ -45,11 +53,10 @@ Inbox = queue.SimpleQueue[tuple[Client, Any]]
 
 
 class Hub:
-    """One scheduler for many clients. `watch` is called with the most seconds that what follows may take; 0: any."""
+    """One scheduler for many clients."""
 
-    def __init__(self, scheduler: Scheduler, watch: Callable[[int], object] = lambda seconds: None) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self._watch = watch
         self._clients: set[Client] = set()
         self._owners: dict[int, tuple[Client, int]] = {}
         self._keys = itertools.count()
@@ -59,10 +66,7 @@ class Hub:
         try:
             while self._obey(inbox):
                 if self._scheduler.is_busy:
-                    self._watch(_LONGEST_STEP_SECONDS)
-                    events = self._scheduler.step()
-                    self._watch(0)
-                    self._tell(events)
+                    self._tell(self._scheduler.step())
             return 0
         except Exception as error:  # The pipeline's state is unknown now: the clients start another process.
             logging.exception("step")
@@ -78,7 +82,7 @@ class Hub:
                 return True
             if command == JOINED:
                 self._clients.add(client)
-                client.send(Ready(self._scheduler.statistics()))
+                client.send(Ready(self._scheduler.statistics(), os.getpid()))
             elif command == GONE:
                 self._remove(client)
                 if not self._clients:
@@ -106,7 +110,10 @@ class Hub:
         client.connection.close()
 
     def _tell(self, events: Iterable[Event]) -> None:
-        """To each client its own news under its own keys; to all of them the figures once nothing runs."""
+        """To each client its own news under its own keys; to all of them the figures once nothing runs.
+
+        One whose requests wait hears every so often that there was a step.
+        """
         news: dict[Client, list[Event]] = defaultdict(list)
         for event in events:
             if event.key in self._owners:
@@ -115,8 +122,9 @@ class Hub:
                 if event.is_last:
                     del self._owners[event.key], client.keys[key]
         statistics = self._scheduler.statistics()
-        for client in self._clients if statistics.active == 0 else list(news):
-            client.send(Step(news[client], statistics))
+        for client in self._clients:
+            if client in news or statistics.active == 0 or client.waits_long:
+                client.send(Step(news[client], statistics))
 
     def _fail(self, reason: str) -> None:
         for client in self._clients:
@@ -140,7 +148,7 @@ def main(descriptor: int) -> int:
     threading.Thread(target=read_commands, args=(first, inbox), daemon=True).start()
     threading.Thread(target=admit, args=(listener, inbox), daemon=True).start()
     try:
-        return Hub(scheduler, signal.alarm).serve(inbox)
+        return Hub(scheduler).serve(inbox)
     finally:
         scheduler.close()
 

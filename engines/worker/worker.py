@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import queue
 import sys
 import threading
@@ -53,7 +54,10 @@ class Stop:
 
 @dataclass(frozen=True)
 class Ready:
+    """`pid` is the worker's, where it is a process."""
+
     statistics: Statistics
+    pid: int = 0
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ def main(descriptor: int) -> int:
         logging.exception("loading %s", start.folder)
         connection.send(Failed(one_line(error)))
         return LOAD_FAILED
-    connection.send(Ready(scheduler.statistics()))
+    connection.send(Ready(scheduler.statistics(), os.getpid()))
     try:
         return serve(connection, scheduler)
     finally:

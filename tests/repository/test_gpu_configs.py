@@ -130,8 +130,8 @@ def test_the_backend_finds_every_key_that_must_exist_and_none_that_stops_its_loa
 def test_the_llm_apis_parameters_are_read_and_suit_the_models_that_are_built(model):
     written = config(model, LLM_API)
     assert written.backend == "python"
-    pipeline, settings = libraries.choose(parameters(model, LLM_API))
-    assert pipeline == "engines.llmapi.pipeline:LlmApiPipeline"
+    library, settings = libraries.choose(parameters(model, LLM_API))
+    assert library.pipeline == "engines.llmapi.pipeline:LlmApiPipeline"
     assert isinstance(settings, LlmApiParameters)
     spec = specs.load()[TIERS[model]].tensorrt_llm
     assert (settings.max_batch_size, settings.max_num_tokens) == (spec.max_batch_size, spec.max_num_tokens)

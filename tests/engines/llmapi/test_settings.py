@@ -18,14 +18,12 @@ MINIMAL = {"gpt_model_type": "inflight_fused_batching"}
 
 
 def test_the_parameter_engine_chooses_the_library():
-    assert libraries.choose(MINIMAL) == (
-        "engines.openvino.pipeline:OpenVinoPipeline",
-        EngineParameters(in_flight=True),
-    )
-    assert libraries.choose({**MINIMAL, "engine": "llmapi"}) == (
-        "engines.llmapi.pipeline:LlmApiPipeline",
-        LlmApiParameters(in_flight=True),
-    )
+    library, settings = libraries.choose(MINIMAL)
+    assert library.pipeline == "engines.openvino.pipeline:OpenVinoPipeline"
+    assert settings == EngineParameters(in_flight=True)
+    library, settings = libraries.choose({**MINIMAL, "engine": "llmapi"})
+    assert library.pipeline == "engines.llmapi.pipeline:LlmApiPipeline"
+    assert settings == LlmApiParameters(in_flight=True)
     with pytest.raises(BadParameter, match="parameter engine is 'vllm'; legal: openvino, llmapi"):
         libraries.choose({**MINIMAL, "engine": "vllm"})
 

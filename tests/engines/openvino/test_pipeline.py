@@ -3,6 +3,7 @@
 What the real library does is in tests/engines/worker/test_pipeline_contract.py.
 """
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,8 +18,9 @@ from engines.worker.generation import Generation, Guide
 from engines.worker.parameters import EngineParameters
 from engines.worker.scheduler import Scheduler
 
-MANIFEST = SimpleNamespace(context_tokens=64, vocab_size=100, weights_path=SimpleNamespace(suffix=".gguf"))
+MANIFEST = SimpleNamespace(context_tokens=64, vocab_size=100)
 GUIDE = Guide("regex", "[0-9]")
+ANSWER = SimpleNamespace(tokens=[[7]])
 
 
 class Library:
@@ -84,6 +86,7 @@ class Check:
 def scheduler(monkeypatch):
     monkeypatch.setattr(openvino_genai, "ContinuousBatchingPipeline", Library)
     monkeypatch.setattr(module, "GrammarCheck", Check)
+    monkeypatch.setattr(module, "readable_model", lambda manifest: nullcontext("model.gguf"))
     monkeypatch.setattr(module, "RENEW_GRAMMAR_BYTES", 2)
     monkeypatch.setattr(module, "MAX_GRAMMAR_BYTES", 3)
     monkeypatch.setattr(Library, "made", 0)
@@ -144,10 +147,10 @@ def test_the_check_counts_by_how_much_the_process_grows():
     kept = []
     check = GrammarCheck.__new__(GrammarCheck)
     check.kept_bytes = 0
-    check._pipeline = SimpleNamespace(generate=lambda *arguments: kept.append(np.ones(64 * 2**20, np.uint8)))
+    check._pipeline = SimpleNamespace(generate=lambda *arguments: kept.append(np.ones(64 * 2**20, np.uint8)) or ANSWER)
     check.check(GUIDE)
     assert 60 * 2**20 < check.kept_bytes < 100 * 2**20
-    check._pipeline = SimpleNamespace(generate=lambda *arguments: kept.clear())
+    check._pipeline = SimpleNamespace(generate=lambda *arguments: kept.clear() or ANSWER)
     check.check(GUIDE)
     assert check.kept_bytes > 60 * 2**20
 

@@ -141,8 +141,8 @@ def test_stop_ends_its_own_request_alone(bench):
     one = bench(prepare=held)
     stopped, other = one.submit(request(10, max_tokens=50), "a"), one.submit(request(20), "b")
     one.engine.stop("a")
-    one.pipelines[0].gate.set()
     assert len(stopped.ids()) < 50
+    one.pipelines[0].gate.set()
     assert (stopped.ends, stopped.error) == (1, None)
     assert other.ids() == [21, 22, 23, 24]
 
@@ -218,15 +218,16 @@ def fails_at_first(count, act=lambda *arguments, **named: None):
 def test_a_worker_that_cannot_be_started_is_tried_again_with_growing_delays(bench, monkeypatch):
     one = bench(prepare=breaks(RuntimeError("out of luck")))
     delays = []
-    plan = one.engine._plan_restart
+    restart = one.engine._restart
+    plan = restart.plan
 
     def remember():
-        delays.append(one.engine._restart_seconds)
-        one.engine._restart_seconds = 0.01  # So that the test need not wait.
+        delays.append(restart._seconds)
+        restart._seconds = 0.01  # So that the test need not wait.
         plan()
-        one.engine._restart_seconds = 2 * delays[-1]
+        restart._seconds = 2 * delays[-1]
 
-    monkeypatch.setattr(one.engine, "_plan_restart", remember)
+    monkeypatch.setattr(restart, "plan", remember)
     one.before_launch = fails_at_first(3)
     assert one.submit(request(666)).ended.wait(10)
     assert one.submit_when_back(request(10)).ids() == [11, 12, 13, 14]
@@ -269,14 +270,14 @@ def test_a_response_that_cannot_be_made_ends_its_own_stream_with_an_error(bench)
 def test_news_that_cannot_be_taken_in_end_their_own_stream_alone(bench, monkeypatch):
     one = bench(prepare=held)
     broken, other = one.submit(request(10, max_tokens=20)), one.submit(request(20))
-    monkeypatch.setattr(one.engine._streams[0], "add", fails_at_first(1_000_000))
+    monkeypatch.setattr(one.engine._streams.all()[0][1], "add", fails_at_first(1_000_000))
     one.pipelines[0].gate.set()
     assert broken.ended.wait(10)
     assert isinstance(broken.error, EngineFailed)
     assert other.ids() == [21, 22, 23, 24]
 
 
-@pytest.mark.parametrize("part", ["_timeout", "_read_news", "_send_due", "_check_cancellations", "_restart_if_due"])
+@pytest.mark.parametrize("part", ["_timeout", "_read_news", "_look_after_worker", "_restart_if_due"])
 def test_a_bug_in_one_turn_of_the_delivery_is_logged_and_the_next_turn_goes_on(bench, monkeypatch, caplog, part):
     one = bench(prepare=held)
     faulty = fails_at_first(2, getattr(one.engine, part))

@@ -27,10 +27,15 @@ def test_every_parameter_is_read():
             "stream_min_interval_ms": "20.5",
             "cancellation_check_period_ms": "25",
             "stats_check_period_ms": "200",
+            "frozen_worker_seconds": "5",
+            "longest_step_seconds": "60",
+            "max_grammar_cpu_ms": "500",
             "inference_num_threads": "2",
         }
     )
-    assert read == EngineParameters(False, False, 4, 9, 128, 4096, False, False, False, None, 20.5, 25, 200, 2)
+    assert read == EngineParameters(
+        False, False, 4, 9, 128, 4096, False, False, False, None, 20.5, 25, 200, 5, 60, 500, 2
+    )
     assert parameters.read({**MINIMAL, "stream_interval": "3"}).stream_interval == 3
 
 

@@ -198,7 +198,7 @@ def submit(engine, *prompt, max_tokens=4):
 
 
 def process_of(engine):
-    return engine._worker._process
+    return engine._worker._worker._process
 
 
 def test_a_second_engine_joins_the_first_ones_process(engine):

@@ -151,9 +151,9 @@ def test_a_guide_shapes_the_output(pipeline, guide, expected):
     ("guide", "message"),
     [
         (Guide("json_schema", '{"type": 12'), "guided_decoding_guide is not a valid json_schema: Failed to parse JSON"),
-        (Guide("json_schema", '{"type": "objekt"}'), 'no valid json_schema: Unsupported type "objekt"'),
-        (Guide("regex", "[0-"), "no valid regex: Regex parsing error"),
-        (Guide("ebnf_grammar", "rot ::= x"), "no valid ebnf_grammar: EBNF parser error at line 1"),
+        (Guide("json_schema", '{"type": "objekt"}'), 'not a valid json_schema: Unsupported type "objekt"'),
+        (Guide("regex", "[0-"), "not a valid regex: Regex parsing error"),
+        (Guide("ebnf_grammar", "rot ::= x"), "not a valid ebnf_grammar: EBNF parser error at line 1"),
     ],
 )
 def test_a_wrong_guide_is_refused_and_spares_the_others(pipeline, guide, message):

@@ -32,7 +32,7 @@ HEALTHY, FINDINGS, UNREADABLE, INTERRUPTED = 0, 1, 2, 130
 def main(arguments: list[str]) -> int:
     options = parsed(arguments)
     try:
-        reader = Reader(options.host, options.http_port, options.metrics_url, options.log)
+        reader = Reader(options.host, options.http_port, options.metrics_url, options.log, options.key_file)
         seen = watch(reader, options.seconds, options.every)
     except CannotRead as reason:
         print(f"error: {reason}", file=sys.stderr)
@@ -63,6 +63,9 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=15.0, metavar="S", help="how long to watch (default: 15)")
     parser.add_argument("--every", type=float, default=1.0, metavar="S", help="time between two readings (default: 1)")
     parser.add_argument("--log", type=Path, metavar="FILE", help="the server's log, if the doctor does not find it")
+    parser.add_argument(
+        "--key-file", type=Path, metavar="FILE", help="the server's control key (default: the file beside its log)"
+    )
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     options = parser.parse_args(arguments)
     if not 0.1 <= options.every <= 60:

@@ -25,7 +25,7 @@ from scripts.host import preflight, shared_memory
 from scripts.host.interruption import Interrupted, interruptible
 from scripts.host.preflight import Refused
 from scripts.host.progress import Progress
-from scripts.server import model_folders, serve_gpu, server_options
+from scripts.server import control_key, model_folders, serve_gpu, server_options
 from scripts.server.server_options import flag_names, flag_value, is_off
 from scripts.server.supervisor import Supervisor
 from scripts.server.tritonserver import Settings, Start, TritonServer, described, shown, start_of
@@ -87,6 +87,12 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         metavar="FILE",
         help="write addresses and pids to this file, as JSON, once the server is ready",
     )
+    parser.add_argument(
+        "--open-control-api",
+        action="store_true",
+        help="let anyone who reaches the server load models, which means to run code, without a key",
+    )
+    parser.add_argument("--print-key", action="store_true", help="only print the key of the server that is running")
     parser.add_argument("--dry-run", action="store_true", help="only print the command line and its environment")
     serve_gpu.add_to(parser)
     server_options.add_to(parser)
@@ -111,7 +117,7 @@ def settings_of(options: argparse.Namespace, extra: Sequence[str]) -> Settings:
         raise Refused(
             f"{options.model_repository} contains no model; --model-repository must name a folder of model folders"
         )
-    log = options.log or ROOT / "logs" / f"tritonserver-{options.http_port}.log"
+    log = options.log or control_key.default_log(options.http_port)
     config_name = serve_gpu.config_name(options) if options.target == "gpu" else options.target
     return Settings(
         repository=repository,
@@ -125,6 +131,7 @@ def settings_of(options: argparse.Namespace, extra: Sequence[str]) -> Settings:
         log=log.absolute(),
         extra=tuple(extra),
         ready_port=options.ready_port,
+        control_key=None if options.open_control_api else control_key.new(),
     )
 
 
@@ -177,6 +184,7 @@ def summary(settings: Settings) -> str:
         f"  metrics  http://{settings.address(settings.metrics_port)}/metrics",
         *([f"  ready    http://{settings.address(settings.ready_port)}/ready"] if settings.ready_port else []),
         f"  log      {shown(settings.log)}",
+        f"  key      {_key_line(settings)}",
     ]
     if "llm_router" in settings.models:
         body = json.dumps({"text_input": QUESTION, "max_tokens": 32, "apply_chat_template": True})
@@ -189,7 +197,15 @@ def summary(settings: Settings) -> str:
     return "\n".join([*lines, "ctrl-C stops the server once the requests in flight have been answered"])
 
 
+def _key_line(settings: Settings) -> str:
+    if settings.control_key is None:
+        return "none: whoever reaches these ports can load models, which is to run code as this user"
+    return f"{shown(control_key.file_beside(settings.log))}, to load and unload models"
+
+
 def main(arguments: Sequence[str]) -> int:
+    if "--print-key" in arguments:
+        return control_key.print_key(arguments)
     interruptible()
     progress = Progress()
     try:
@@ -220,7 +236,8 @@ def _run(
     if options.dry_run:
         print(described(start))
         return 0
-    return Supervisor(settings, start, make_server, progress, summary(settings), options.ready_file).run()
+    with control_key.kept(settings.control_key, control_key.file_beside(settings.log), progress.say):
+        return Supervisor(settings, start, make_server, progress, summary(settings), options.ready_file).run()
 
 
 if __name__ == "__main__":

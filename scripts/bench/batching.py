@@ -21,7 +21,6 @@ import os
 import random
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -116,18 +115,10 @@ def measure(url: str, mode: str, clients: int, lengths: Sequence[int]) -> Round:
 def set_mode(server: Server, mode: str) -> None:
     """Loads the engine again in that mode and computes a little, which is not counted."""
     # What is loaded may be the change for another mode: what its folder says comes first.
-    post(server, {})
-    with urllib.request.urlopen(f"{server.http_url}/v2/models/{LLAMA_7B}/config") as response:
-        config = config_of(mode, json.load(response))
+    server.control.load(LLAMA_7B)
     if mode != "in_flight":
-        post(server, {"parameters": {"config": json.dumps(config)}})
+        server.control.load(LLAMA_7B, config=config_of(mode, server.control.config(LLAMA_7B)))
     measure(server.grpc_url, mode, STATIC_BATCH, [4] * STATIC_BATCH)
-
-
-def post(server: Server, body: dict[str, Any]) -> None:
-    url = f"{server.http_url}/v2/repository/models/{LLAMA_7B}/load"
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    urllib.request.urlopen(request).read()
 
 
 def machine() -> str:

@@ -15,7 +15,6 @@ import os
 import shutil
 import tempfile
 import time
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,6 @@ from scripts.bench.local_server import Server, running_server
 from scripts.bench.rounds import encode, percentile
 from scripts.bench.stream_load import tensor
 from scripts.host.progress import Progress
-from scripts.server.model_control import ModelControl
 
 SHORT = "What is the capital of France, and how many people live there?"
 LONG = "The harbour of the old town is small, and in winter only a few boats come in before it is dark. " * 24
@@ -48,18 +46,15 @@ def repository(folder: Path) -> Path:
 
 def configure(server: Server, model: str, instances: int, delay_us: int) -> None:
     """Loads the model anew, once its old processes are gone."""
-    with urllib.request.urlopen(f"{server.http_url}/v2/models/{model}/config", timeout=30) as response:
-        config = json.load(response)
+    config = server.control.config(model, 30)
     config["instance_group"] = [{"count": instances, "kind": "KIND_CPU"}]
     config["dynamic_batching"]["max_queue_delay_microseconds"] = delay_us
-    host, port = server.http_url.removeprefix("http://").split(":")
-    control = ModelControl(host, int(port))
+    control = server.control
     control.unload(model, PATIENCE_S)
     end = time.monotonic() + PATIENCE_S
     while control.states()[model] != ["UNAVAILABLE"] and time.monotonic() < end:
         time.sleep(0.05)
-    body = json.dumps({"parameters": {"config": json.dumps(config)}}).encode()
-    urllib.request.urlopen(f"{server.http_url}/v2/repository/models/{model}/load", body, timeout=PATIENCE_S).read()
+    control.load(model, PATIENCE_S, config)
 
 
 def requests(url: str) -> dict[str, dict[str, list[Any]]]:

@@ -13,8 +13,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from bls.paths import ROOT
+from scripts.server import control_key
+from scripts.server.model_control import ModelControl
 
 START_S = 170  # models of several hundred MB on two busy cores
 STOP_S = 60
@@ -35,8 +38,16 @@ class Server:
     server_pid: int
     log: Path
     repository: Path
+    control_key_file: Path | None
     console: Path
     process: subprocess.Popen[bytes]
+
+    @property
+    def control(self) -> ModelControl:
+        """What loads and unloads its models."""
+        address = urlsplit(self.http_url)
+        key = control_key.read(self.control_key_file) if self.control_key_file else None
+        return ModelControl(address.hostname or "", address.port or 80, key)
 
     def wait(self, timeout_s: float = STOP_S) -> int:
         """The exit status of scripts/serve."""
@@ -107,7 +118,8 @@ def running_server(
     """The same, but yields once the server is ready. Raises StartFailed if that doesn't happen."""
     with launched(folder, repository, *flags, target=target, env=env, checkout=checkout) as launch:
         state = _wait_until_ready(launch)
-        state["log"], state["repository"] = Path(state["log"]), Path(state["repository"])
+        for name in ("log", "repository", "control_key_file"):
+            state[name] = state[name] and Path(state[name])
         yield Server(**state, console=launch.console, process=launch.process)
 
 

@@ -16,7 +16,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,16 +69,12 @@ class Library:
 def set_stream_interval(server: Server, interval: int | None) -> None:
     """Loads both engines again with one response per `interval` tokens; None for what their configuration says."""
     for model in (SMALL, LARGE):
-        body: dict[str, Any] = {}
+        config = None
         if interval is not None:
-            with urllib.request.urlopen(f"{server.http_url}/v2/models/{model}/config") as response:
-                config = json.load(response)
+            config = server.control.config(model)
             config["parameters"].pop("stream_min_interval_ms", None)
             config["parameters"]["stream_interval"] = {"string_value": str(interval)}
-            body = {"parameters": {"config": json.dumps(config)}}
-        url = f"{server.http_url}/v2/repository/models/{model}/load"
-        request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-        urllib.request.urlopen(request).read()
+        server.control.load(model, config=config)
 
 
 def compare(

@@ -16,7 +16,9 @@ from bls.routing.policy_file import SHIPPED, version_of
 from scripts.diagnosis import metrics_page, process
 from scripts.diagnosis.metrics_page import BadPage, Page
 from scripts.diagnosis.sample import READY, Counts, Model, Observation, Sample
-from scripts.server.model_control import ControlFailed, ModelControl, instances
+from scripts.server import control_key
+from scripts.server.control_key import ControlKey
+from scripts.server.model_control import ControlFailed, ControlRefused, ModelControl, instances
 
 PATIENCE_S = 10.0  # for one answer; a busy server takes its time
 LOG_TAIL_BYTES = 1_000_000
@@ -52,7 +54,8 @@ class Log:
 
 
 class Reader:
-    """A server at `host`. `metrics_url` is its metrics page, `log` its log where that isn't found by itself.
+    """A server at `host`. `metrics_url` is its metrics page, `log` its log where that isn't found by itself, `key_file`
+    what opens its repository, else that beside the log.
 
     Raises CannotRead, as `sample` does, if it doesn't answer.
     """
@@ -63,16 +66,17 @@ class Reader:
         port: int,
         metrics_url: str,
         log: Path | None = None,
+        key_file: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.name = f"{host}:{port}"
-        self._control = ModelControl(host, port)
         self._metrics = urlsplit(metrics_url)
         self._clock = clock
         is_here = host in ("localhost", "127.0.0.1", "::1")
         self.process = process.find(port) if is_here else None
         path = log or (self.process.log if self.process else None)
         self.log = Log(path) if path else None
+        self._control = ModelControl(host, port, _key(key_file, path))
 
     def sample(self) -> Sample:
         """Everything that changes, as it is now."""
@@ -82,6 +86,10 @@ class Reader:
             machine = self.process.machine() if self.process else None
             counts, last = self._counts()
             return Sample(at_s, unix_s, self._page(), states, counts, last, machine)
+        except ControlRefused as refused:
+            raise CannotRead(
+                f"{self.name} asks for its control key: --key-file names the file that lies beside its log ({refused})"
+            ) from None
         except ControlFailed as failed:
             raise CannotRead(f"no tritonserver answers on {self.name} (--host, --http-port): {failed}") from None
         except (KeyError, TypeError, AttributeError):
@@ -153,6 +161,18 @@ class Reader:
             raise CannotRead(f"{url.geturl()} can't be read: {str(error) or type(error).__name__}") from None
         finally:
             connection.close()
+
+
+def _key(named: Path | None, log: Path | None) -> ControlKey | None:
+    """Raises CannotRead for a file that was named. One beside the log need not be there, nor be this user's."""
+    if named is None and log is None:
+        return None
+    try:
+        return control_key.read(named or control_key.file_beside(log))
+    except (OSError, ValueError) as error:
+        if named:
+            raise CannotRead(f"--key-file {named}: {getattr(error, 'strerror', None) or error}") from None
+        return None
 
 
 def model_of(config: dict[str, Any]) -> Model:

@@ -7,19 +7,30 @@ import json
 from collections import defaultdict
 from typing import Any
 
+from scripts.server.control_key import ControlKey
+
 READY, UNAVAILABLE = "READY", "UNAVAILABLE"
+LOAD_S = 600.0  # an engine of many GB from a slow disk
 
 
 class ControlFailed(Exception):
     """The server did not do it; the message is one line."""
 
 
-class ModelControl:
-    """The model repository part of the server's HTTP interface. Every method raises ControlFailed."""
+class ControlRefused(ControlFailed):
+    """The server asks for another key."""
 
-    def __init__(self, host: str, port: int) -> None:
+
+class ModelControl:
+    """The model repository part of the server's HTTP interface. Every method raises ControlFailed.
+
+    key: what opens it; ControlRefused where that is another one, or none.
+    """
+
+    def __init__(self, host: str, port: int, key: ControlKey | None = None) -> None:
         self._host = host
         self._port = port
+        self._headers = key.headers if key else {}
 
     def states(self) -> dict[str, list[str]]:
         """The state of each version of each model that was ever loaded."""
@@ -52,16 +63,19 @@ class ModelControl:
         """Returns before the model is gone: its requests end first."""
         self._ask("POST", f"/v2/repository/models/{model}/unload", timeout_s)
 
-    def load(self, model: str, timeout_s: float) -> None:
-        """Returns once the model is loaded."""
-        self._ask("POST", f"/v2/repository/models/{model}/load", timeout_s)
+    def load(self, model: str, timeout_s: float = LOAD_S, config: dict[str, Any] | None = None) -> None:
+        """Returns once the model is loaded, with `config` in place of that of its folder."""
+        body = json.dumps({"parameters": {"config": json.dumps(config)}}) if config else None
+        self._ask("POST", f"/v2/repository/models/{model}/load", timeout_s, body)
 
-    def _ask(self, method: str, path: str, timeout_s: float) -> Any:
+    def _ask(self, method: str, path: str, timeout_s: float, body: str | None = None) -> Any:
         connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
         try:
-            connection.request(method, path)
+            connection.request(method, path, body, self._headers)
             answer = connection.getresponse()
             text = answer.read().decode(errors="replace")
+            if answer.status == 403:
+                raise ControlRefused(_reason(text) or "HTTP status 403")
             if answer.status != 200:
                 raise ControlFailed(_reason(text) or f"HTTP status {answer.status}")
             return json.loads(text or "{}")

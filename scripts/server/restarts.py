@@ -12,12 +12,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from scripts.server.model_control import READY, UNAVAILABLE, ControlFailed, ModelControl
+from scripts.server.model_control import READY, UNAVAILABLE, ControlFailed, ControlRefused, ModelControl
 
 ATTEMPTS = 3
 PAUSE_S = 5.0  # between the end of an attempt and the next one of the same model
 UNLOAD_PROCESS_S = 2.0  # tritonserver ends one after the other and takes a second for each
-LOAD_S = 600.0  # an engine of many GB from a slow disk
 
 
 class Stuck(Exception):
@@ -38,6 +37,7 @@ class Repairs:
         self._unload_s = unload_s
         self._most = count(True)  # the processes that each model has been seen with
         self._suspects: set[str] = set()
+        self._is_refused = False  # which has been said
         self._not_before: dict[str, float] = {}
         self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -79,8 +79,14 @@ class Repairs:
                     short.add(model)
                 else:
                     self._most[model] = count  # it was loaded again with fewer instances
+        except ControlRefused as refused:
+            if not self._is_refused:
+                self._messages.put(f"error: models whose process dies cannot be loaded again: {refused}")
+            self._is_refused = True
+            return set()
         except ControlFailed:  # nothing is known, until the next look
             return set()
+        self._is_refused = False
         return short
 
     def _expected(self, model: str, states: dict[str, list[str]]) -> int:
@@ -120,7 +126,7 @@ class Repairs:
         if not self._holds_within(self._longest_unload_s(model), self._is_unloaded, model):
             # As when the process died over a request: tritonserver then never ends the unload (seen with 2.51).
             raise Stuck
-        self._control.load(model, LOAD_S)
+        self._control.load(model)
         if not self._holds_within(PAUSE_S, self._is_whole, model):
             raise ControlFailed("it lacks a process again")
         self._most[model] = self._count(True)[model]

@@ -32,11 +32,16 @@ def flag_names(arguments: Sequence[str]) -> set[str]:
 
 def flag_value(arguments: Sequence[str], flag: str) -> str | None:
     """What the last `--flag=value` or `--flag value` among `arguments` says, None without one."""
-    found = None
+    return (flag_values(arguments, flag) or [None])[-1]
+
+
+def flag_values(arguments: Sequence[str], flag: str) -> list[str]:
+    """What each of them says."""
+    found = []
     for argument, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         name, equals, value = argument.partition("=")
         if name == flag:
-            found = value if equals else following
+            found.append(value if equals else following)
     return found
 
 

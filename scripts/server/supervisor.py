@@ -13,7 +13,7 @@ from pathlib import Path
 from scripts.host.interruption import stop_signals
 from scripts.host.preflight import Refused
 from scripts.host.progress import Progress
-from scripts.server import idle_connections, readiness
+from scripts.server import control_key, idle_connections, readiness
 from scripts.server.model_control import ModelControl
 from scripts.server.readiness_server import ReadinessServer
 from scripts.server.restarts import Repairs
@@ -108,10 +108,10 @@ class Supervisor:
         return status
 
     def _serve(self) -> int:
+        repairs = self._repairs()  # counts the processes, before one can be killed by who reads the ready file
         _print(self._summary)
         if self._ready_file:
             _write_at_once(self._ready_file, json.dumps(self._state()))
-        repairs = self._repairs()
         while True:
             received = self._signal(1.0)
             has_ended = self._server.exit_status() is not None
@@ -147,7 +147,8 @@ class Supervisor:
         settings = self.settings
         if not settings.loads_explicitly:
             return None
-        control = ModelControl(settings.local_host, settings.http_port)
+        key = control_key.for_repository(settings.control_key, settings.extra)
+        control = ModelControl(settings.local_host, settings.http_port, key)
         return Repairs(control, self._server.count_stubs, settings.drain_s + UNLOAD_S)
 
     def _drain(self) -> int:
@@ -180,6 +181,7 @@ class Supervisor:
             "server_pid": self._server.pid,
             "log": str(settings.log),
             "repository": str(settings.repository),
+            "control_key_file": str(control_key.file_beside(settings.log)) if settings.control_key else None,
         }
 
     def _say(self, text: str) -> None:

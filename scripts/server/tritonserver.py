@@ -6,6 +6,7 @@ import http.client
 import os
 import shlex
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from scripts.host import children, processes, shared_memory
+from scripts.host import children, hidden_arguments, processes, shared_memory
+from scripts.server import control_key
+from scripts.server.control_key import ControlKey
 from scripts.server.server_options import flag_names, flag_value, is_off
 
 RESCAN_S = 30.0
@@ -37,6 +40,7 @@ class Settings:
     extra: tuple[str, ...]
     ready_port: int | None = None  # of scripts/server/readiness_server.py, where it is wanted
     listens: bool = True  # a rank of MPI beyond the first has no endpoints
+    control_key: ControlKey | None = None  # None: what changes the server is open to whoever reaches it
 
     @property
     def local_host(self) -> str:
@@ -122,6 +126,8 @@ def command(settings: Settings, installation: Installation, shm_prefix: str) -> 
     flags = [f"{name}={value}" if value else name for name, value in defaults if name not in given]
     # Never left out: it is given once for each setting, and the clean-up relies on this one.
     flags.append(f"{SHM_FLAG}{shm_prefix}")
+    if settings.control_key and settings.listens:
+        flags += control_key.flags(settings.control_key, settings.extra)
     return [str(installation.tritonserver), *flags, *settings.extra]
 
 
@@ -151,6 +157,10 @@ def shown(path: Path) -> str:
     return min(str(path), os.path.relpath(path), key=len)
 
 
+def _tell_of_a_visible_key(reason: str) -> None:
+    print(f"`ps` shows the control key to every user of this machine: {reason}", file=sys.stderr, flush=True)
+
+
 class TritonServer:
     """A running tritonserver with its stubs. `stop` or `kill`, then `clean_up`."""
 
@@ -162,6 +172,9 @@ class TritonServer:
         self._rescan_at = 0.0
         with settings.log.open("ab") as log:
             self._process = children.start(start.command, start.variables, start.folder, log)
+        if settings.control_key:
+            secret = settings.control_key.value
+            hidden_arguments.hide_later(self._process, start.tritonserver.name, secret, _tell_of_a_visible_key)
 
     @property
     def pid(self) -> int:

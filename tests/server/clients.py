@@ -18,6 +18,7 @@ import tritonclient.grpc as grpc
 
 from bls.arrays import boolean, int32, strings
 from scripts.bench.stream_load import tensor
+from scripts.server import control_key
 
 
 def generate(server: Any, model: str = "llm_router", **body: Any) -> tuple[int, dict[str, Any]]:
@@ -173,7 +174,9 @@ def load_again_in_place(server: Any, model: str) -> None:
 
 def post(server: Any, path: str, body: dict[str, Any] | None = None) -> Any:
     text = json.dumps(body or {}).encode()
-    with urllib.request.urlopen(f"{server.http_url}/v2/repository/{path}", text, timeout=120) as response:
+    key = control_key.read(server.control_key_file).headers if server.control_key_file else {}
+    request = urllib.request.Request(f"{server.http_url}/v2/repository/{path}", text, key)
+    with urllib.request.urlopen(request, timeout=120) as response:
         return json.loads(response.read() or b"null")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from scripts.host import processes, shared_memory
-from scripts.server.model_control import ControlFailed, ModelControl
+from scripts.server.model_control import ControlFailed
 from tests.server import sleeper
 from tests.server.serving import ROOT, Server, launched
 from tests.server.sleeper import begun, request_body, sleep
@@ -194,7 +194,7 @@ def test_an_operator_may_unload_and_load_a_model_with_another_count(serve, repos
     for witness in ("witness_1", "witness_2"):
         add_model(repository, witness)
     server = serve(repository)
-    control = ModelControl("127.0.0.1", int(server.http_url.rpartition(":")[2]))
+    control = server.control
     control.unload("sleeper", 30)
     assert eventually(lambda: set(control.states()["sleeper"]) == {"UNAVAILABLE"})
     config = repository / "sleeper" / "config.pbtxt"
@@ -280,7 +280,7 @@ def test_without_model_control_every_model_is_served_and_stays(serve, repository
     server = serve(repository, "--model-control-mode=none", "--rate-limit=execution_count")
     assert sleep(server, 0.0) == [0.0]
     with pytest.raises(ControlFailed, match="not allowed"):
-        ModelControl("127.0.0.1", int(server.http_url.rpartition(":")[2])).unload("sleeper", 10)
+        server.control.unload("sleeper", 10)
 
 
 def test_serving_on_a_gpu_is_refused_in_one_line_where_there_is_none():

@@ -57,10 +57,11 @@ def serve_with(tmp_path_factory) -> Iterator[Callable[[tuple[str, ...]], Server]
 
 
 def printed(command: Command, server: Server) -> str:
-    """What a reader sees, on this server's ports."""
+    """What a reader sees, on this server's ports and with its key."""
     text = command.text
     for port, address in (("8000", server.http_url.removeprefix("http://")), ("8001", server.grpc_url)):
         text = text.replace(f"localhost:{port}", address)
+    text = text.replace("logs/tritonserver-8000.log.key", str(server.control_key_file))
     program = {"sh": ["bash", "-c"], "python": [str(ROOT / ".venv" / "bin" / "python"), "-c"]}[command.language]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([*program, text], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)

@@ -34,6 +34,8 @@ DIFFERENCES = {
     (FIRST, "--model-control-mode"): "a model whose process died is unloaded and loaded again",
     (FIRST, "--load-model"): "in explicit mode each is named",
     (FIRST, "--backend-config"): "two servers with the launcher's prefix0_ take each other's shared memory",
+    (FIRST, "--http-restricted-api"): "whoever may load a model runs code",
+    (FIRST, "--grpc-restricted-protocol"): "whoever may load a model runs code",
     (WORKER, "--backend-config"): "two servers with the launcher's prefix1_ take each other's shared memory",
     (WORKER, "--http-port"): NOT_TWICE,
     (WORKER, "--grpc-port"): NOT_TWICE,

@@ -36,7 +36,7 @@ class FakeServer:
         self.asked.append("unload")
         self.state, self.processes = self.after_unload, 0
 
-    def load(self, model: str, timeout_s: float) -> None:
+    def load(self, model: str) -> None:
         assert self.state == "UNAVAILABLE", "the unload would undo it"
         self.asked.append("load")
         if self.refusal:

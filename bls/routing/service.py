@@ -44,7 +44,9 @@ class PolicyService:
 
     def __init__(self, repository: Path, policy_file: str, metrics: Metrics) -> None:
         metrics.declare(POLICY_RELOADS, "COUNTER", "Policy files that were taken or refused, by outcome")
-        metrics.declare(POLICY_IN_FORCE, "GAUGE", "1 for the version of the policy that decides, 0 for earlier ones")
+        metrics.declare(
+            POLICY_IN_FORCE, "GAUGE", "The version of the policy that decides, its hexadecimal digits as a number"
+        )
         metrics.declare(BREAKERS_OPENED, "COUNTER", "Times that an engine was left alone since it failed too often")
         for outcome in ("taken", "refused"):  # Shown as 0 before the first one: else no alert could see the first.
             metrics.add(POLICY_RELOADS, 0, outcome=outcome)
@@ -66,16 +68,22 @@ class PolicyService:
 
 
 class _InForce:
-    """Shows which version decides. Each router process does, when it comes to it, so the last one has it right."""
+    """Shows which version decides. Each router process does, when it comes to it, so the last one has it right.
+
+    As a value and not as a label: a series for each version would stay for ever, since Triton 2.51 can't take one away
+    from several processes (bls/triton_io.py).
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._shown = ""
 
     def show(self, version: str) -> None:
-        if version == self._shown:
-            return
-        if self._shown:
-            self._metrics.set(POLICY_IN_FORCE, 0, version=self._shown)
-        self._metrics.set(POLICY_IN_FORCE, 1, version=version)
-        self._shown = version
+        if version != self._shown:
+            self._metrics.set(POLICY_IN_FORCE, in_force_value(version))
+            self._shown = version
+
+
+def in_force_value(version: str) -> int:
+    """A version as its metric has it: 48 bits, which a float64 holds without loss."""
+    return int(version, 16)

@@ -9,7 +9,14 @@ from bls.contract import LARGE, SMALL
 from bls.routing import service as policy_service
 from bls.routing.decision import Prompt
 from bls.routing.policy_file import SHIPPED, version_of
-from bls.routing.service import BREAKERS_OPENED, POLICY_IN_FORCE, POLICY_RELOADS, PREFIX_VARIABLE, PolicyService
+from bls.routing.service import (
+    BREAKERS_OPENED,
+    POLICY_IN_FORCE,
+    POLICY_RELOADS,
+    PREFIX_VARIABLE,
+    PolicyService,
+    in_force_value,
+)
 from tests.fakes import FakeMetrics, engine_folders
 
 # The service sets the timer signal that pytest's own limit would use.
@@ -44,7 +51,7 @@ def test_it_decides_by_the_file_that_is_named_and_counts_what_happens(shared_mem
         policy = service.routing.policy
         assert policy.settings.retries == 3
         assert metrics.values[POLICY_RELOADS, "taken"] == 1
-        assert metrics.values[POLICY_IN_FORCE, policy.version] == 1
+        assert f"{metrics.values[(POLICY_IN_FORCE,)]:012x}" == policy.version
         assert [path.name[:16] for path in (tmp_path / "logs").iterdir()] == ["last_good_policy"]
         prompt = Prompt({SMALL: 5, LARGE: 5}, {SMALL: 99, LARGE: 99}, 16)
         for _ in range(policy.settings.breaker_failures):
@@ -69,18 +76,23 @@ def test_an_alert_can_see_the_first_refusal_and_the_first_breaker(shared_memory,
     assert {(BREAKERS_OPENED, SMALL), (BREAKERS_OPENED, LARGE)} <= metrics.values.keys()
 
 
-def test_the_version_that_decides_is_shown_and_earlier_ones_no_longer(shared_memory, tmp_path):
+def test_the_version_that_decides_is_shown_by_one_series_however_many_there_were(shared_memory, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(SHIPPED.read_text())
     metrics = FakeMetrics()
     service = PolicyService(engine_folders(tmp_path / "model_repository"), "mine.py", metrics)
     try:
-        first = service.routing.policy.version
-        file.write_text(SHIPPED.read_text().replace("RETRIES = 1", "RETRIES = 3"))
-        second = version_of(file.read_bytes())
-        end = time.monotonic() + 50
-        while not metrics.values[POLICY_IN_FORCE, second] and time.monotonic() < end:
-            time.sleep(0.05)
-        assert (metrics.values[POLICY_IN_FORCE, first], metrics.values[POLICY_IN_FORCE, second]) == (0, 1)
+        for retries in (3, 4):
+            file.write_text(f"{SHIPPED.read_text()}\nRETRIES = {retries}\n")
+            version = version_of(file.read_bytes())
+            end = time.monotonic() + 50
+            while metrics.values[(POLICY_IN_FORCE,)] != in_force_value(version) and time.monotonic() < end:
+                time.sleep(0.05)
+            assert [value for name, value in metrics.values.items() if name[0] == POLICY_IN_FORCE] == [int(version, 16)]
     finally:
         service.close()
+
+
+@pytest.mark.parametrize("version", ["000000000000", "ffffffffffff", version_of(b"")])
+def test_a_version_is_the_same_as_a_number_of_the_metrics_page(version):
+    assert f"{int(float(f'{float(in_force_value(version)):.16g}')):012x}" == version

@@ -163,6 +163,8 @@ def _startup_models(extra: Sequence[str]) -> list[str]:
 
 def check(settings: Settings) -> None:
     """Raises Refused if the server could not run."""
+    preflight.check_path("the checkout", ROOT)
+    preflight.check_path("--model-repository", settings.repository)
     ports = {
         "--http-port": settings.http_port,
         "--grpc-port": settings.grpc_port,

@@ -1,6 +1,12 @@
 # Sourced by the scripts beside it, with $root set: leaves in $python the first Python that can run this project.
 # $PYTHON if set; else the one that the finished set-up uses; else the system's. With $serve_target gpu the system's at
 # once: the image's server and packages are for it.
+case $root in
+*:*)
+  echo "error: $root has ':' in its path, which parts the folders of PYTHONPATH: move it" >&2
+  exit 2
+  ;;
+esac
 if [ "$serve_target" != gpu ] && [ -z "$PYTHON" ] && [ -f "$root/.venv/complete" ] && [ -x "$root/.venv/bin/python" ]; then
   python=$root/.venv/bin/python
   return 0

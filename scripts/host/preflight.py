@@ -13,10 +13,21 @@ MIB = 1024 * 1024
 # An instance of the python backend takes 1 MiB of /dev/shm at once, and grows by as much when a tensor doesn't fit.
 SHM_MIB_PER_INSTANCE = 2
 SHM_MIB_SPARE = 16
+_SHELL = "\"'`$&;|<>()*?[]{}\\"
 
 
 class Refused(Exception):
     """Nothing was started; the message is one line that says why and what to do."""
+
+
+def check_path(what: str, path: Path) -> None:
+    """Refuses a path that Triton's python backend, which hands it to a shell as it is, would take apart."""
+    bad = next((character for character in str(path) if character.isspace() or character in _SHELL), None)
+    if bad:
+        raise Refused(
+            f"{what} {path} has {bad!r} in its path, which tritonserver's python backend takes for the end of a word "
+            "or a command: move it to a path without blanks, quotes and signs of the shell"
+        )
 
 
 def check_ports(host: str, ports: Mapping[str, int]) -> None:

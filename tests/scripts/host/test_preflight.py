@@ -62,3 +62,17 @@ def test_a_full_disk_is_refused_with_the_need(tmp_path):
     preflight.check_disk(tmp_path, 1, "the set-up")
     with pytest.raises(Refused, match=r"the set-up needs 1000000000 MB"):
         preflight.check_disk(tmp_path, 10**9, "the set-up")
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "a'b", 'a"b', "a$b", "a&b", "a;b", "a(b", "a*b", "a?b", "a`b", "a|b", "a\\b", "a\tb"]
+)
+def test_a_path_that_a_shell_would_take_apart_is_refused_in_one_line(name):
+    with pytest.raises(Refused, match="--model-repository /x/.* has .* in its path") as refused:
+        preflight.check_path("--model-repository", Path("/x") / name / "models")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["路径", "a-b_c.d", "a,b", "a=b", "a:b", "a@b%c+d", "a~b", "a#b", "a!b", "é"])
+def test_a_path_that_tritonserver_was_seen_to_serve_from_is_not(name):
+    preflight.check_path("--model-repository", Path("/x") / name / "models")

@@ -25,8 +25,9 @@ from scripts.host import preflight, shared_memory
 from scripts.host.interruption import Interrupted, interruptible
 from scripts.host.preflight import Refused
 from scripts.host.progress import Progress
-from scripts.server import control_key, model_folders, serve_gpu, server_options
+from scripts.server import control_key, model_folders, serve_gpu, server_options, spare_models
 from scripts.server.server_options import flag_names, flag_value, is_off
+from scripts.server.spare_models import SpareModelFailed
 from scripts.server.supervisor import Supervisor
 from scripts.server.tritonserver import Settings, Start, TritonServer, described, shown, start_of
 
@@ -187,6 +188,7 @@ def summary(settings: Settings) -> str:
         *([f"  ready    http://{settings.address(settings.ready_port)}/ready"] if settings.ready_port else []),
         f"  log      {shown(settings.log)}",
         f"  key      {_key_line(settings)}",
+        *([f"  without  {settings.left_out}"] if settings.left_out else []),
     ]
     if "llm_router" in settings.models:
         body = json.dumps({"text_input": QUESTION, "max_tokens": 32, "apply_chat_template": True})
@@ -214,16 +216,16 @@ def main(arguments: Sequence[str]) -> int:
         options, extra = parse(arguments)
         settings = settings_of(options, extra)
         if options.target == "gpu":
-            start, make_server = serve_gpu.prepare(options, settings, check, progress)
-            return _run(options, settings, start, make_server, progress)
+            make_start, make_server = serve_gpu.prepare(options, settings, check, progress)
+            return _run(options, settings, make_start, make_server, progress)
         if options.dry_run:
-            return _run(options, settings, start_of(settings, Environment()), TritonServer, progress)
+            return _run(options, settings, lambda each: start_of(each, Environment()), TritonServer, progress)
         shared_memory.remove_stale()  # before the check, which what earlier servers left could fail for ever
         check(settings)
         setup = Environment()
         with setup.ensured(progress):
             check(settings)  # again: the set-up may have taken minutes
-            return _run(options, settings, start_of(settings, setup), TritonServer, progress)
+            return _run(options, settings, lambda each: start_of(each, setup), TritonServer, progress)
     except (Refused, SetupFailed, Interrupted) as reason:
         return explain(reason, progress)
 
@@ -231,15 +233,24 @@ def main(arguments: Sequence[str]) -> int:
 def _run(
     options: argparse.Namespace,
     settings: Settings,
-    start: Start,
+    make_start: Callable[[Settings], Start],
     make_server: Callable[[Settings, Start], TritonServer],
     progress: Progress,
 ) -> int:
     if options.dry_run:
-        print(described(start))
+        print(described(make_start(settings)))
         return 0
+
+    def served(each: Settings) -> int:
+        return Supervisor(each, make_start(each), make_server, progress, summary(each), options.ready_file).run()
+
     with control_key.kept(settings.control_key, control_key.file_beside(settings.log), progress.say):
-        return Supervisor(settings, start, make_server, progress, summary(settings), options.ready_file).run()
+        try:
+            return served(settings)
+        except SpareModelFailed as failed:
+            left = spare_models.without(settings, failed)
+            progress.say(f"warning: {failed}; starting again without {left.left_out.partition(':')[0]}")
+            return served(left)
 
 
 if __name__ == "__main__":

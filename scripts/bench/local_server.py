@@ -39,6 +39,7 @@ class Server:
     log: Path
     repository: Path
     control_key_file: Path | None
+    left_out: str
     console: Path
     process: subprocess.Popen[bytes]
 

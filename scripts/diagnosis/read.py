@@ -15,6 +15,7 @@ from bls.contract import ROUTER
 from bls.routing.policy_file import SHIPPED, version_of
 from scripts.diagnosis import metrics_page, process
 from scripts.diagnosis.metrics_page import BadPage, Page
+from scripts.diagnosis.rules_models import NEVER_LOADED
 from scripts.diagnosis.sample import READY, Counts, Model, Observation, Sample
 from scripts.server import control_key
 from scripts.server.control_key import ControlKey
@@ -128,7 +129,7 @@ class Reader:
         """Of several versions, one that is ready stands for the model."""
         states: dict[str, tuple[str, str]] = {}
         for entry in self._control.index(PATIENCE_S):
-            state = entry.get("state", "never loaded"), entry.get("reason", "")
+            state = entry.get("state", NEVER_LOADED), entry.get("reason", "")
             if states.get(entry["name"], ("", ""))[0] != READY:
                 states[entry["name"]] = state
         return states

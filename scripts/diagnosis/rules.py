@@ -17,7 +17,13 @@ from scripts.diagnosis.rules_engines import (
 )
 from scripts.diagnosis.rules_figures import clock_skew, counters_reset, metrics_frozen
 from scripts.diagnosis.rules_machine import cpu_swings, low_throughput, out_of_memory, shm_nearly_full
-from scripts.diagnosis.rules_models import backend_errors, child_not_ready, model_failed_to_load, stub_dead
+from scripts.diagnosis.rules_models import (
+    backend_errors,
+    child_not_ready,
+    classifier_left_out,
+    model_failed_to_load,
+    stub_dead,
+)
 from scripts.diagnosis.rules_queues import (
     batches_of_one,
     queue_delay_long,
@@ -69,6 +75,7 @@ RULES: tuple[Rule, ...] = (
     gpu_swings,
     cpu_swings,
     long_tail,
+    classifier_left_out,
     kv_cache_never_reused,
     metrics_frozen,
     counters_reset,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bls.contract import ENGINE_CONTROL, PREPROCESSING, ROUTER
+from bls.contract import ENGINE_CONTROL, PREPROCESSING, ROUTER, TEXT_PIPELINE
 from bls.tiers import engine_models
 from scripts.diagnosis.finding import Finding, Weight
 from scripts.diagnosis.sample import Observation
 
 UNAVAILABLE = "UNAVAILABLE"
+NEVER_LOADED = "never loaded"  # where the index says no state
 # What llm_router calls; the classifier's models too where the policy has that check, which prompt_check_fails tells.
 ROUTER_CHILDREN = (PREPROCESSING, *engine_models(), ENGINE_CONTROL)
 MIN_ERRORS = 5  # fewer may be one client's mistakes
@@ -59,6 +60,22 @@ def model_failed_to_load(seen: Observation) -> Iterator[Finding]:
                 f"{'' if is_on_purpose else 'correct what the reason names, then '}"
                 f"POST /v2/repository/models/{model}/load",
             )
+
+
+def classifier_left_out(seen: Observation) -> Iterator[Finding]:
+    """The router serves, and its classifier was never loaded: left out at the start, by choice or since it is broken."""
+    if seen.last.is_ready(ROUTER) and seen.last.states.get(TEXT_PIPELINE, ("", ""))[0] == NEVER_LOADED:
+        yield Finding(
+            "classifier_left_out",
+            Weight.NOTE,
+            TEXT_PIPELINE,
+            NEVER_LOADED,
+            "prompts are judged without the classifier, as the policy says of a check that can't decide (on_failure)",
+            "engines/built/classifier",
+            "-",
+            "scripts/serve said at its start whether it, or a model of it, failed to load, and why; "
+            "python -m scripts.build_engines classifier makes it anew; --skip-model leaves it out on purpose",
+        )
 
 
 def stub_dead(seen: Observation) -> Iterator[Finding]:

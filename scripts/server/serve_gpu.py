@@ -60,7 +60,7 @@ def config_name(options: argparse.Namespace) -> str:
 
 def prepare(
     options: argparse.Namespace, settings: Settings, check: Callable[[Settings], None], progress: Progress
-) -> tuple[Start, Callable[[Settings, Start], TritonServer]]:
+) -> tuple[Callable[[Settings], Start], Callable[[Settings, Start], TritonServer]]:
     """How the server is started, and what watches it. `check` looks at ports and memory; Refused and SetupFailed."""
     mode = Mode(
         engine=options.engine or TENSORRT_LLM,
@@ -82,8 +82,7 @@ def prepare(
         progress.say(f"without --dry-run: {reason}")
     if not options.dry_run:
         image.compile_words(progress)
-    start = gpu_launch.start(settings, image, mode, engines, gpus)
-    return start, MpiServer if mode.uses_mpi else TritonServer
+    return lambda each: gpu_launch.start(each, image, mode, engines, gpus), MpiServer if mode.uses_mpi else TritonServer
 
 
 def _gpus_found(mode: Mode, image: Image, settings: Settings, engines: Sequence[Engine]) -> int:

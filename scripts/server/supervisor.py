@@ -13,7 +13,7 @@ from pathlib import Path
 from scripts.host.interruption import stop_signals
 from scripts.host.preflight import Refused
 from scripts.host.progress import Progress
-from scripts.server import control_key, idle_connections, readiness
+from scripts.server import control_key, idle_connections, readiness, spare_models
 from scripts.server.model_control import ModelControl
 from scripts.server.readiness_server import ReadinessServer
 from scripts.server.restarts import Repairs
@@ -69,7 +69,7 @@ class Supervisor:
         return nullcontext() if port is None else self._readiness.listening(self.settings.host, port)
 
     def _load(self) -> int | None:
-        """Waits until every model is ready; an exit status if that won't be."""
+        """Waits until every model is ready; an exit status if that won't be. Raises SpareModelFailed."""
         waiting, tolerant = set(self.settings.models), self.settings.tolerates_failed_models
         troubles: dict[str, str] = {}  # the last one of each log
         failed: set[str] = set()
@@ -79,6 +79,7 @@ class Supervisor:
             for where, event in self._events():
                 if isinstance(event, Failed) and event.model not in failed:  # the log says it in several lines
                     failed.add(event.model)
+                    spare_models.check(self.settings, event)
                     self._say(f"error: model {event.model} failed to load{where}: {event.reason}")
                     if where or not tolerant:  # without one of its ranks an engine is never ready
                         return self._give_up(LOAD_FAILED)
@@ -181,6 +182,7 @@ class Supervisor:
             "server_pid": self._server.pid,
             "log": str(settings.log),
             "repository": str(settings.repository),
+            "left_out": settings.left_out,
             "control_key_file": str(control_key.file_beside(settings.log)) if settings.control_key else None,
         }
 

@@ -40,6 +40,7 @@ class Settings:
     extra: tuple[str, ...]
     ready_port: int | None = None  # of scripts/server/readiness_server.py, where it is wanted
     listens: bool = True  # a rank of MPI beyond the first has no endpoints
+    left_out: str = ""  # which models are not served although they were asked for, and why
     control_key: ControlKey | None = None  # None: what changes the server is open to whoever reaches it
 
     @property

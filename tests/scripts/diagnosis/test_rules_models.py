@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bls.contract import LARGE, PREPROCESSING, ROUTER, SMALL
+from scripts.diagnosis.finding import Weight
 from scripts.diagnosis.rules import judge
 from scripts.diagnosis.sample import Model
 from tests.doctor_cases import MACHINE, READY, finding, names, observed
@@ -63,3 +64,10 @@ def test_a_model_that_answers_with_errors(failed, said):
     assert ("backend_errors" in names(seen)) == said
     if said:
         assert "the log's last error: E1130 1 1 x.cc:1] why" in finding(seen, "backend_errors").figure
+
+
+def test_a_classifier_that_was_left_out_at_the_start_is_told():
+    states = {**READY, "text_pipeline_ensemble": ("never loaded", "")}
+    assert finding(observed(states=states), "classifier_left_out").weight == Weight.NOTE
+    assert "classifier_left_out" not in names(observed(states=READY))
+    assert "classifier_left_out" not in names(observed(states={"text_pipeline_ensemble": ("never loaded", "")}))

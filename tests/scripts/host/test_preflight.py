@@ -68,7 +68,7 @@ def test_a_full_disk_is_refused_with_the_need(tmp_path):
     "name", ["a b", "a'b", 'a"b', "a$b", "a&b", "a;b", "a(b", "a*b", "a?b", "a`b", "a|b", "a\\b", "a\tb"]
 )
 def test_a_path_that_a_shell_would_take_apart_is_refused_in_one_line(name):
-    with pytest.raises(Refused, match="--model-repository /x/.* has .* in its path") as refused:
+    with pytest.raises(Refused, match=r"--model-repository /x/.* has .* in its path") as refused:
         preflight.check_path("--model-repository", Path("/x") / name / "models")
     assert "\n" not in str(refused.value)
 

@@ -119,7 +119,7 @@ class Answer(Iterator[Reply]):
             return Verdict()
         request = self._request
         verdict = self._parts.safety.judge(
-            policy.settings.safety, request.text, request.messages, request.apply_chat_template
+            policy.settings.safety, request.text, request.messages, request.apply_chat_template, request.tenant
         )
         self._entry.verdict, self._entry.failed_checks = ":".join(_named(verdict)), verdict.failed
         return verdict

@@ -92,25 +92,27 @@ DEFAULT = SMALL  # Answers, as `policy_error`, when `choose` raises or takes lon
 # What a prompt goes through before `choose` sees it, in this order; the first check that refuses ends it. A check that
 # can't decide counts as a refusal (on_failure="closed", the default), or as if it had found nothing (the classifier and
 # the script). All options: bls/safety/settings.py.
-TRUSTED = ("system", "developer")  # Messages of your own application. Where clients write these too, use ().
-NOT_USER_ROLES = (*TRUSTED, "assistant")  # What the model said may quote an attack that it declined.
+TRUSTED_TENANTS: tuple[str, ...] = ()  # ("acme",): whose system messages are your own application's, so not looked at.
+# Anybody may say that they are a tenant, so name one only where a proxy of yours sets that; ("*",) trusts everybody.
+SAID_BY_MODEL = ("assistant",)  # What the model said may quote an attack that it declined.
 RISKS = ("prompt_injection", "violence", "self_harm", "sexual", "hate", "illegal_goods", "malware", "fraud")
 SAFETY = Safety(
     (
         Limits(max_characters=100_000, max_messages=256),
         Repetition(min_characters=20_000),  # Far beyond what a person repeats to try a server out.
-        Words(skip_roles=TRUSTED),  # Each list's action is its `prompt` in words/categories.toml.
-        Patterns(skip_roles=NOT_USER_ROLES),
-        Hidden(skip_roles=NOT_USER_ROLES),
-        PersonalData(skip_roles=TRUSTED),  # Masked.
+        Words(),  # Each list's action is its `prompt` in words/categories.toml.
+        Patterns(skip_roles=SAID_BY_MODEL),
+        Hidden(skip_roles=SAID_BY_MODEL),
+        PersonalData(),  # Masked.
         Script(),
         Classifier(
-            skip_roles=NOT_USER_ROLES,
+            skip_roles=SAID_BY_MODEL,
             refuse_from=dict.fromkeys(RISKS, 0.9),
             route_from=dict.fromkeys(HARD_CLASSES, HARD_SCORE),
             budget_ms=50.0,
         ),
-    )
+    ),
+    trusted_tenants=TRUSTED_TENANTS,
 )
 
 # What is counted beside the answers.

@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from bls.errors import BadRequest
@@ -36,8 +37,8 @@ def main(arguments: list[str]) -> int:
             text, messages = ("", options.text) if options.chat else (options.text, "")
             table = without_classifier(SAFETY)
             # A process's first prompt takes longer than all others.
-            safety.judge(table, text, messages, not options.plain)
-            verdict = safety.judge(table, text, messages, not options.plain)
+            safety.judge(table, text, messages, not options.plain, options.tenant)
+            verdict = safety.judge(table, text, messages, not options.plain, options.tenant)
     except (ListError, BadRequest) as error:
         print(error, file=sys.stderr)
         return 1
@@ -53,6 +54,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--chat", action="store_true", help="the text is a JSON list of messages")
     kind.add_argument("--plain", action="store_true", help="the text is not put into the chat template")
+    parser.add_argument("--tenant", default="", metavar="NAME", help="the sender, for TRUSTED_TENANTS of the policy")
     parser.add_argument("--folder", type=Path, default=WORDS, help="folder with the lists (default: words/)")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     options = parser.parse_args(arguments)
@@ -63,7 +65,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 
 def without_classifier(safety: Safety) -> Safety:
     """It is a model of the server, which this command does without."""
-    return Safety(tuple(check for check in safety.checks if check.name != "classifier"), safety.replies)
+    return replace(safety, checks=tuple(check for check in safety.checks if check.name != "classifier"))
 
 
 def as_dict(verdict: Verdict) -> dict[str, object]:

@@ -262,6 +262,7 @@ FINDERS: dict[str, Finder] = {
 }
 
 
-def looked_at(check: Check, turns: Sequence[Turn]) -> Iterator[tuple[int, Turn]]:
-    """The turns that a check is meant for."""
-    return ((place, turn) for place, turn in enumerate(turns) if turn.role not in check.skip_roles)
+def looked_at(check: Check, turns: Sequence[Turn], trusted: Sequence[str] = ()) -> Iterator[tuple[int, Turn]]:
+    """The turns that a check is meant for, with the roles of one who is trusted."""
+    skipped = check.skip_roles if check.looks_at_trusted else (*check.skip_roles, *trusted)
+    return ((place, turn) for place, turn in enumerate(turns) if turn.role not in skipped)

@@ -84,12 +84,19 @@ class PromptSafety:
         if self._sources.has_lists:
             self._sources.patterns()
 
-    def judge(self, settings: Safety, text: str = "", messages: str = "", apply_chat_template: bool = True) -> Verdict:
+    def judge(
+        self,
+        settings: Safety,
+        text: str = "",
+        messages: str = "",
+        apply_chat_template: bool = True,
+        tenant: str = "",
+    ) -> Verdict:
         """The verdict on a plain prompt or on chat messages (a JSON list). Raises BadRequest for malformed messages.
 
         Without a chat template a plain text is a whole prompt of the client's own making.
         """
-        return _Judging(settings, self._sources, self._finders, self._tell).verdict(
+        return _Judging(settings, settings.trusts(tenant), self._sources, self._finders, self._tell).verdict(
             text, messages, USER if apply_chat_template else PLAIN
         )
 
@@ -110,10 +117,12 @@ class _Judging:
     def __init__(
         self,
         settings: Safety,
+        trusted: Sequence[str],
         sources: Sources,
         finders: Mapping[str, Finder],
         tell: Callable[[Check, Exception], None],
     ) -> None:
+        self._trusted = trusted
         self._settings, self._sources, self._finders, self._tell = settings, sources, finders, tell
         self._turns: list[Turn] = []
         self._runs: list[CheckRun] = []
@@ -147,7 +156,9 @@ class _Judging:
         start = time.perf_counter()
         outcome = ""
         try:
-            finding = self._finders[check.name](check, list(looked_at(check, self._turns)), self._sources)
+            finding = self._finders[check.name](
+                check, list(looked_at(check, self._turns, self._trusted)), self._sources
+            )
         except BudgetExceeded as late:
             outcome, finding = "late", late.finding or Finding(detail=str(late))
         except Exception as error:  # Whatever broke, the client must get an answer, and the one that the table names.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from bls.safety.replies import REPLIES
 
@@ -26,6 +27,8 @@ class BadSetting(ValueError):
 @dataclass(frozen=True)
 class Check:
     """What all checks have. A message whose role is in `skip_roles` isn't looked at; a plain prompt is a user's."""
+
+    looks_at_trusted: ClassVar[bool] = False  # at what Safety.trusts, too: for costs, which are the same whoever writes
 
     on_failure: str = CLOSED
     skip_roles: tuple[str, ...] = ()
@@ -65,6 +68,8 @@ class Check:
 class Limits(Check):
     """How large a prompt may be, all messages together. Reasons: too_long, too_many_messages."""
 
+    looks_at_trusted: ClassVar[bool] = True
+
     max_characters: int = 100_000
     max_bytes: int = 300_000  # in UTF-8
     max_messages: int = 256
@@ -79,6 +84,8 @@ class Limits(Check):
 @dataclass(frozen=True)
 class Repetition(Check):
     """A long text most of which says nothing new: a block of it adds less than `new_share` to what came before."""
+
+    looks_at_trusted: ClassVar[bool] = True
 
     min_characters: int = 2000  # shorter ones pass, whatever they are
     repeated_share: float = 0.6  # so much of the text
@@ -191,12 +198,21 @@ CHECK_NAMES: dict[type[Check], str] = {
 
 @dataclass(frozen=True)
 class Safety:
-    """The table, in the order in which the checks run."""
+    """The table, in the order in which the checks run.
+
+    Messages of `trusted_roles` are looked at like all others, but for those of `trusted_tenants` ("*": of everybody).
+    """
 
     checks: tuple[Check, ...]
     replies: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: REPLIES)
+    trusted_tenants: tuple[str, ...] = ()
+    trusted_roles: tuple[str, ...] = ("system", "developer")
 
     def __post_init__(self) -> None:
+        for name in ("trusted_tenants", "trusted_roles"):
+            value = getattr(self, name)
+            if not isinstance(value, tuple) or not all(isinstance(each, str) and each for each in value):
+                raise BadSetting(f"Safety: {name} is {value!r}; it must be a tuple of names; one name needs its comma")
         if not isinstance(self.checks, tuple) or not all(type(check) in CHECK_NAMES for check in self.checks):
             raise BadSetting(f"Safety: checks must be a tuple of {', '.join(kind.__name__ for kind in CHECK_NAMES)}")
         names = [check.name for check in self.checks]
@@ -210,6 +226,11 @@ class Safety:
                     raise BadSetting(
                         f"Safety: replies[{reason!r}] is {text!r}; {{found}} and {{limit}} may be used in it"
                     )
+
+    def trusts(self, tenant: str) -> tuple[str, ...]:
+        """The roles whose messages are not looked at where this tenant sends them."""
+        is_trusted = "*" in self.trusted_tenants or tenant in self.trusted_tenants
+        return self.trusted_roles if is_trusted else ()
 
     def reply(self, names: tuple[str, ...], is_chinese: bool, found: str = "", limit: str = "") -> str:
         """What a client is told, by the first of `names` that has a text."""

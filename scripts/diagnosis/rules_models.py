@@ -63,7 +63,7 @@ def model_failed_to_load(seen: Observation) -> Iterator[Finding]:
 
 
 def classifier_left_out(seen: Observation) -> Iterator[Finding]:
-    """The router serves, and its classifier was never loaded: left out at the start, by choice or since it is broken."""
+    """The router serves, and its classifier was never loaded: left out at the start, by choice or as it is broken."""
     if seen.last.is_ready(ROUTER) and seen.last.states.get(TEXT_PIPELINE, ("", ""))[0] == NEVER_LOADED:
         yield Finding(
             "classifier_left_out",

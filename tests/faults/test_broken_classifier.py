@@ -1,4 +1,4 @@
-"""A text classifier that is broken on the disk: the server starts without it, says so, and judges by the other checks."""
+"""A classifier that is broken on the disk: the server starts without it, says so, and judges by the other checks."""
 
 from __future__ import annotations
 

@@ -42,6 +42,12 @@ from engines.classifier.labels import HARD, LABELS
         (lambda: Safety([Limits()]), "Safety: checks must be a tuple of Limits, Repetition, Words"),
         (lambda: Safety((Check(),)), "Safety: checks must be a tuple"),
         (lambda: Safety((Limits(), Limits())), "Safety: limits occurs twice"),
+        (
+            lambda: Safety((), trusted_tenants=("acme")),
+            "Safety: trusted_tenants is 'acme'; it must be a tuple of names",
+        ),
+        (lambda: Safety((), trusted_tenants=("",)), "Safety: trusted_tenants is ('',)"),
+        (lambda: Safety((), trusted_roles=["system"]), "Safety: trusted_roles is ['system']"),
         (lambda: Safety((), {"x": {"zh": "不"}}), "Safety: replies['x'] must be"),
         (lambda: Safety((), {"x": {"en": "{name}"}}), "Safety: replies['x'] is '{name}'"),
         (lambda: Safety((), {"x": {"en": "{"}}), "Safety: replies['x'] is '{'"),

@@ -61,6 +61,7 @@ TEXT_PIPELINE = "text_pipeline_ensemble"
 LLAMA_7B = "llama_7b_tensorrt_llm"
 LLAMA_7B_ENSEMBLE = "llama_7b_ensemble"
 SENSITIVE_WORDS = "sensitive_words"
+PROMPT_SAFETY = "prompt_safety"
 
 # tensorrt_llm. The engines on the CPU and on the GPU, small and large, streaming or batched, all keep this one.
 ENGINE = Contract(
@@ -332,6 +333,17 @@ SENSITIVE_WORDS_CONTRACT = Contract(
     """),
 )
 
+# Ours. Prompts through the policy's checks, for ensembles.
+PROMPT_SAFETY_CONTRACT = Contract(
+    inputs=_tensors("""
+        text                 STRING [1]
+        apply_chat_template  BOOL   [1]  optional
+    """),
+    outputs=_tensors("""
+        allowed_text         STRING [1]
+    """),
+)
+
 # The articles' text classifier: ids -> logits, embedding. Labels and scores, best first, are ours, and so is what
 # text_tokenizer says of a text that the model can't read whole: `truncated`, `unknown_share`.
 TEXT_TOKENIZER_CONTRACT = Contract(
@@ -385,6 +397,7 @@ _CONTRACTS = {
     LLAMA_7B: ENGINE,
     LLAMA_7B_ENSEMBLE: LLAMA_7B_ENSEMBLE_CONTRACT,
     SENSITIVE_WORDS: SENSITIVE_WORDS_CONTRACT,
+    PROMPT_SAFETY: PROMPT_SAFETY_CONTRACT,
 }
 
 

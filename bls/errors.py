@@ -2,6 +2,7 @@
 
 RouterError
 ├── BadRequest          the caller's fault: fix the request            [BAD_REQUEST]  INVALID_ARG
+├── Refused             not this prompt: the checks let it not pass    [REFUSED]      INVALID_ARG
 ├── Busy                a queue is full: try again a little later      [BUSY]         UNAVAILABLE
 ├── EngineUnavailable   not answering: try another                     [UNAVAILABLE]  UNAVAILABLE
 │   └── NotLoaded       and known at once                              [UNAVAILABLE]  UNAVAILABLE
@@ -37,6 +38,11 @@ class BadRequest(RouterError):
     code = "INVALID_ARG"
 
 
+class Refused(RouterError):
+    prefix = "REFUSED"
+    code = "INVALID_ARG"
+
+
 class Busy(RouterError):
     prefix = "BUSY"
     code = "UNAVAILABLE"
@@ -65,7 +71,8 @@ class EngineFailed(RouterError):
     pass
 
 
-_BY_PREFIX = {kind.prefix: kind for kind in (BadRequest, Busy, EngineUnavailable, TimedOut, Cancelled, EngineFailed)}
+_KINDS = (BadRequest, Refused, Busy, EngineUnavailable, TimedOut, Cancelled, EngineFailed)
+_BY_PREFIX = {kind.prefix: kind for kind in _KINDS}
 
 # What Triton's core says of a model, in its own words (Triton 2.51).
 _BY_CORE_TEXT = (

@@ -32,8 +32,7 @@ def declare(metrics: Metrics) -> None:
     metrics.declare(FIRST_TOKEN, "HISTOGRAM", "Seconds from dispatch to the first token", FIRST_TOKEN_BUCKETS)
     metrics.declare(INPUT_TOKENS, "COUNTER", "Prompt tokens by engine model")
     metrics.declare(OUTPUT_TOKENS, "COUNTER", "Generated tokens by engine model")
-    metrics.declare(VERDICTS, "COUNTER", "Prompts judged before any engine, by action and reason")
-    metrics.declare(FAILED_CHECKS, "COUNTER", "Checks of a prompt that could not decide, by check")
+    declare_verdicts(metrics)
     metrics.declare(FILTER_HITS, "COUNTER", "Sensitive words and personal data in answers, by category and action")
     metrics.declare(TOKENS_SAVED, "COUNTER", "Tokens that an engine was still allowed when the word filter stopped it")
     metrics.declare(
@@ -43,6 +42,17 @@ def declare(metrics: Metrics) -> None:
     metrics.declare(BASELINE_COST, "COUNTER", "Cost of the tokens if the policy's BASELINE had answered everything")
     metrics.add(POLICY_ERRORS, 0)
     metrics.add(IN_FLIGHT, 0)  # Shown as 0 before the first request.
+
+
+def declare_verdicts(metrics: Metrics) -> None:
+    metrics.declare(VERDICTS, "COUNTER", "Prompts judged before any engine, by action and reason")
+    metrics.declare(FAILED_CHECKS, "COUNTER", "Checks of a prompt that could not decide, by check")
+
+
+def count_verdict(metrics: Metrics, action: str, reason: str, failed_checks: Sequence[str]) -> None:
+    metrics.add(VERDICTS, action=action, reason=reason)
+    for check in failed_checks:
+        metrics.add(FAILED_CHECKS, check=check)
 
 
 @dataclass
@@ -96,9 +106,7 @@ class RequestRecord:
         metrics.add(REQUESTS, model=self.model, reason=self.reason, finish=self.finish)
         if self.verdict != "-":
             action, reason = self.verdict.split(":")
-            metrics.add(VERDICTS, action=action, reason=reason)
-        for check in self.failed_checks:
-            metrics.add(FAILED_CHECKS, check=check)
+            count_verdict(metrics, action, reason, self.failed_checks)
         for category, action, count in self.filter_hits:
             metrics.add(FILTER_HITS, count, category=category, action=action)
         if self.tokens_saved:

@@ -6,8 +6,10 @@ pb_utils is complete only once the stub has imported model.py (triton 2.51), so 
 from __future__ import annotations
 
 import ctypes
+import hmac
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +24,13 @@ from bls.contract import ENGINE_CONTROL, Contract
 # A parameter of the router's engine requests. An error that follows data is lost in a BLS iterator of python_backend
 # 24.10 (it carries no id) and may even reach another request: such an error is sent as sequence_length -1 instead.
 ERRORS_AS_DATA = "errors_as_data"
+
+# What shows an engine's model that a request comes from a model of its own server, where scripts/serve --close-engines
+# has given the server's processes a word that no client knows.
+INTERNAL_KEY = "llm_router_internal_key"
+INTERNAL_KEY_VARIABLE = "LLM_ROUTER_INTERNAL_KEY"
+_KEY = os.environ.get(INTERNAL_KEY_VARIABLE, "")
+_INTERNAL = {INTERNAL_KEY: _KEY} if _KEY else {}
 
 # The iterators of streams that have ended. A thread of the stub drops its own reference to one soon after its end, and
 # without Python's lock: were that the last, Python's heap would break (python_backend 24.10 and 25.12). That thread
@@ -81,6 +90,12 @@ def request_parameters(request: Any) -> dict[str, Any]:
     """What /generate or a client set beside the tensors."""
     text = request.parameters()
     return json.loads(text) if text else {}
+
+
+def check_caller(request: Any) -> None:
+    """Raises BadRequest for a client's own request to a model that answers this server's models alone."""
+    if _KEY and not hmac.compare_digest(_KEY.encode(), str(request_parameters(request).get(INTERNAL_KEY, "")).encode()):
+        raise errors.BadRequest("this engine answers llm_router alone: ask that")
 
 
 def error_response(error: errors.RouterError) -> Any:
@@ -192,7 +207,7 @@ class Models:
             inputs=[pb_utils.Tensor(name, array) for name, array in tensors.items()],
             requested_output_names=list(outputs),
             request_id=request_id,
-            parameters={ERRORS_AS_DATA: True} if request_id else {},
+            parameters={**_INTERNAL, **({ERRORS_AS_DATA: True} if request_id else {})},
         )
 
 

@@ -25,7 +25,7 @@ from scripts.host import preflight, shared_memory
 from scripts.host.interruption import Interrupted, interruptible
 from scripts.host.preflight import Refused
 from scripts.host.progress import Progress
-from scripts.server import control_key, model_folders, serve_gpu, server_options, spare_models
+from scripts.server import closed_engines, control_key, model_folders, serve_gpu, server_options, spare_models
 from scripts.server.server_options import flag_names, flag_value, is_off
 from scripts.server.spare_models import SpareModelFailed
 from scripts.server.supervisor import Supervisor
@@ -93,6 +93,11 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         action="store_true",
         help="let anyone who reaches the server load models, which means to run code, without a key",
     )
+    parser.add_argument(
+        "--close-engines",
+        action="store_true",
+        help="let the engines' models answer the router only (not possible for TensorRT-LLM's backend)",
+    )
     parser.add_argument("--print-key", action="store_true", help="only print the key of the server that is running")
     parser.add_argument("--dry-run", action="store_true", help="only print the command line and its environment")
     serve_gpu.add_to(parser)
@@ -120,7 +125,7 @@ def settings_of(options: argparse.Namespace, extra: Sequence[str]) -> Settings:
         )
     log = options.log or control_key.default_log(options.http_port)
     config_name = serve_gpu.config_name(options) if options.target == "gpu" else options.target
-    return Settings(
+    settings = Settings(
         repository=repository,
         models=tuple(_models(repository, names, options, extra, config_name)),
         config_name=config_name,
@@ -134,6 +139,7 @@ def settings_of(options: argparse.Namespace, extra: Sequence[str]) -> Settings:
         ready_port=options.ready_port,
         control_key=None if options.open_control_api else control_key.new(),
     )
+    return closed_engines.closed(settings, names) if options.close_engines else settings
 
 
 def _models(

@@ -86,6 +86,7 @@ class BatchModel:
                 sender.finish(error=error)
 
     def _read(self, request: Any, sender: Sender) -> list[Submission]:
+        triton_io.check_caller(request)
         arrays = triton_io.inputs(request, contract.ENGINE)
         rows = tensors.split_rows(arrays)
         read = [self._read_row(row, number, len(rows)) for number, row in enumerate(rows)]

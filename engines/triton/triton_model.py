@@ -62,6 +62,7 @@ class EngineModel:
         self._engine.close()
 
     def _start(self, request: Any, sender: triton_io.Sender) -> None:
+        triton_io.check_caller(request)
         arrays = triton_io.inputs(request, contract.ENGINE)
         if tensors.is_stop(arrays):
             self._stop(request.request_id(), sender)

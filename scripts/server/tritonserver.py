@@ -21,6 +21,7 @@ from scripts.server.server_options import flag_names, flag_value, is_off
 
 RESCAN_S = 30.0
 SHM_FLAG = "--backend-config=python,shm-region-prefix-name="
+ENGINE_KEY_VARIABLE = "LLM_ROUTER_INTERNAL_KEY"  # for bls/triton_io.py
 SHM_VARIABLE = "LLM_ROUTER_SHM_PREFIX"  # for the table of bls/routing/service.py; marks a server's processes, too
 
 
@@ -40,6 +41,7 @@ class Settings:
     extra: tuple[str, ...]
     ready_port: int | None = None  # of scripts/server/readiness_server.py, where it is wanted
     listens: bool = True  # a rank of MPI beyond the first has no endpoints
+    engine_key: str = ""  # which the engines' models ask for, so that no client can use them past the router
     left_out: str = ""  # which models are not served although they were asked for, and why
     control_key: ControlKey | None = None  # None: what changes the server is open to whoever reaches it
 
@@ -93,7 +95,10 @@ def start_of(settings: Settings, installation: Installation) -> Start:
     """One server in one process."""
     prefix = shared_memory.new_prefix()
     words = command(settings, installation, prefix)
-    return Start(installation.tritonserver, tuple(words), variables(installation, prefix), installation.root, prefix)
+    found = variables(installation, prefix)
+    if settings.engine_key:
+        found[ENGINE_KEY_VARIABLE] = settings.engine_key
+    return Start(installation.tritonserver, tuple(words), found, installation.root, prefix)
 
 
 def variables(installation: Installation, shm_prefix: str) -> dict[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
+import shutil
 import subprocess
 from base64 import b64encode
 from collections.abc import Iterator
@@ -15,10 +17,12 @@ import pytest
 import tritonclient.grpc as grpc
 from tritonclient.utils import InferenceServerException
 
+from bls.contract import ENGINE_CONTROL, LARGE, LLAMA_7B, LLAMA_7B_ENSEMBLE, PREPROCESSING, ROUTER, SMALL
 from scripts.host import processes
 from scripts.server import control_key
 from scripts.server.control_key import ControlKey
 from tests.server import sleeper
+from tests.server.clients import answer, events_of, generate
 from tests.server.serving import ROOT, Server, running_server
 from tests.waiting import eventually
 
@@ -58,6 +62,7 @@ def ask(
 
 
 REPOSITORY = "/v2/repository"
+INTERNAL_KEY = "llm_router_internal_key"  # a request's parameter, see bls/triton_io.py
 CLOSED = [
     ("POST", f"{REPOSITORY}/index"),
     ("POST", f"{REPOSITORY}/models/sleeper/load"),
@@ -219,3 +224,36 @@ def test_models_are_repaired_with_the_key_and_with_a_persons_own(tmp_path, flags
         kill_a_stub(running)
         assert eventually(lambda: "model sleeper is back" in running.console.read_text(), 60)
         assert sleeper.sleep(running, 0.0) == [0.0]
+
+
+@pytest.fixture
+def small_repository(tmp_path: Path) -> Path:
+    """The real models but for what a router with two processes does without."""
+    models = tmp_path / "model_repository"
+    for model in (ROUTER, PREPROCESSING, ENGINE_CONTROL, SMALL, LARGE, LLAMA_7B, LLAMA_7B_ENSEMBLE):
+        shutil.copytree(ROOT / "model_repository" / model, models / model)
+    config = models / ROUTER / "config.pbtxt"
+    config.write_text(re.sub(r"count: \d+", "count: 2", config.read_text()))
+    shutil.copytree(ROOT / "words", tmp_path / "words")
+    shutil.copytree(ROOT / "engines" / "built", tmp_path / "engines" / "built", copy_function=os.link)
+    return models
+
+
+@pytest.mark.slow
+def test_closed_engines_answer_the_router_and_no_client(tmp_path, small_repository):
+    ids = {"input_ids": [1, 2, 3], "input_lengths": 3, "request_output_len": 4}
+    (tmp_path / "server").mkdir()
+    with running_server(tmp_path / "server", small_repository, "--close-engines", "--log-verbose=1") as running:
+        for model in (SMALL, LARGE):
+            for guess in ({}, {INTERNAL_KEY: ""}, {INTERNAL_KEY: "0" * 64}):
+                status, reply = generate(running, model, **ids, **guess)
+                assert (status, reply["error"]) == (400, "[BAD_REQUEST] this engine answers llm_router alone: ask that")
+        assert generate(running, LLAMA_7B, **ids)[0] == 404  # It is not loaded.
+        assert answer(running, text_input="Hello", max_tokens=4)["finish_reason"] == "length"
+        assert events_of(running, text_input="Hello", max_tokens=4)[-1]["finish_reason"] == "length"
+        # What ends at a stop word is stopped in the engine, through engine_control.
+        counted = answer(running, text_input="1, 2, 3, 4, 5,", max_tokens=200, stop_words=[","])
+        assert counted["finish_reason"] == "stop_word"
+        environment = Path(f"/proc/{running.server_pid}/environ").read_bytes()
+        word = environment.partition(b"LLM_ROUTER_INTERNAL_KEY=")[2].partition(b"\0")[0]
+        assert len(word) == 64 and word not in running.log.read_bytes()

@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from scripts.server.control_key import ControlKey
 from scripts.server.server_options import flag_names, flag_value, is_off
 
 RESCAN_S = 30.0
+PRIVATE_S = 0.5  # how often files of shared memory that others may read are looked for
 SHM_FLAG = "--backend-config=python,shm-region-prefix-name="
 ENGINE_KEY_VARIABLE = "LLM_ROUTER_INTERNAL_KEY"  # for bls/triton_io.py
 SHM_VARIABLE = "LLM_ROUTER_SHM_PREFIX"  # for the table of bls/routing/service.py; marks a server's processes, too
@@ -178,9 +180,16 @@ class TritonServer:
         self._rescan_at = 0.0
         with settings.log.open("ab") as log:
             self._process = children.start(start.command, start.variables, start.folder, log)
+        threading.Thread(target=self._keep_memory_private, name="private memory", daemon=True).start()
         if settings.control_key:
             secret = settings.control_key.value
             hidden_arguments.hide_later(self._process, start.tritonserver.name, secret, _tell_of_a_visible_key)
+
+    def _keep_memory_private(self) -> None:
+        """A file comes with each stub, also with one that is started later."""
+        while self._process.poll() is None:
+            shared_memory.make_private(self._shm_prefix)
+            time.sleep(PRIVATE_S)
 
     @property
     def pid(self) -> int:

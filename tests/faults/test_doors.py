@@ -18,7 +18,7 @@ import tritonclient.grpc as grpc
 from tritonclient.utils import InferenceServerException
 
 from bls.contract import ENGINE_CONTROL, LARGE, LLAMA_7B, LLAMA_7B_ENSEMBLE, PREPROCESSING, ROUTER, SMALL
-from scripts.host import processes
+from scripts.host import processes, shared_memory
 from scripts.server import control_key
 from scripts.server.control_key import ControlKey
 from tests.server import sleeper
@@ -184,6 +184,15 @@ def test_neither_the_log_nor_the_console_nor_the_environment_holds_the_key(serve
     ask(server, "POST", f"{REPOSITORY}/index", headers=key_of(server).headers)
     places = [server.log, server.console, *(Path(f"/proc/{pid}/environ") for pid in processes.tree(server.server_pid))]
     assert [str(place) for place in places if secret in place.read_bytes()] == []
+
+
+def test_no_other_user_of_the_machine_can_read_prompts_in_shared_memory(server):
+    def modes() -> set[int]:
+        files = shared_memory.FOLDER.glob(f"{shared_memory.PREFIX}{server.supervisor_pid}_*")
+        return {file.stat().st_mode & 0o777 for file in files}
+
+    assert eventually(lambda: modes() == {0o600}), modes()
+    assert sleeper.sleep(server, 0.0) == [0.0]
 
 
 def test_its_file_is_this_users_alone_and_is_printed_on_request(server):

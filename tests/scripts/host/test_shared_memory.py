@@ -56,3 +56,13 @@ def test_a_server_removes_its_own_files_only(folder):
     put(folder, f"{other}x")
     assert shared_memory.remove(mine, folder) == [f"{mine}x"]
     assert [path.name for path in folder.iterdir()] == [f"{other}x"]
+
+
+def test_files_that_others_may_read_become_this_users_alone_and_links_are_left(tmp_path):
+    mine, other, outside = tmp_path / "llm_router_shm_1_a", tmp_path / "other", tmp_path / "outside"
+    for file in (mine, other, outside):
+        file.touch()
+        file.chmod(0o644)
+    (tmp_path / "llm_router_shm_1_link").symlink_to(outside)
+    shared_memory.make_private("llm_router_shm_1_", tmp_path)
+    assert [file.stat().st_mode & 0o777 for file in (mine, other, outside)] == [0o600, 0o644, 0o644]

@@ -38,9 +38,9 @@ def add_model(repository: Path, instances: int = 1) -> Path:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """As scripts/serve starts it, with one model."""
+    """As scripts/serve starts it, with one model; its log says all that it can."""
     folder = tmp_path_factory.mktemp("doors")
-    with running_server(folder, add_model(folder / "models")) as running:
+    with running_server(folder, add_model(folder / "models"), "--log-verbose=2") as running:
         yield running
 
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import tritonclient.grpc.aio as grpc_aio
 
-from bls.contract import LLAMA_7B, LLAMA_7B_ENSEMBLE, POSTPROCESSING, PREPROCESSING, SENSITIVE_WORDS
+from bls.contract import LLAMA_7B, LLAMA_7B_ENSEMBLE, POSTPROCESSING, PREPROCESSING, PROMPT_SAFETY, SENSITIVE_WORDS
 from bls.paths import ROOT
 from scripts.bench.batching_rounds import BURSTS, MODES, Answered, Kept, Round, goals_of, summary, table
 from scripts.bench.length_buckets import LengthBuckets
@@ -37,7 +37,7 @@ from scripts.bench.rounds import prompts
 from scripts.bench.stream_load import tensor
 from scripts.host.progress import Progress
 
-MODELS = (LLAMA_7B_ENSEMBLE, LLAMA_7B, PREPROCESSING, POSTPROCESSING, SENSITIVE_WORDS)
+MODELS = (LLAMA_7B_ENSEMBLE, LLAMA_7B, PROMPT_SAFETY, PREPROCESSING, POSTPROCESSING, SENSITIVE_WORDS)
 LENGTHS = (50, 50, 50, 100, 50, 50, 200, 400)
 STATIC_BATCH = 16
 BUCKET_WAIT_S = 2.0

@@ -17,6 +17,7 @@ _CORE_WORDS = (
 # What gRPC would call it: a stream's errors come without a code (Triton 2.51).
 _CODES = {
     "BAD_REQUEST": "INVALID_ARGUMENT",
+    "REFUSED": "INVALID_ARGUMENT",
     "BUSY": "UNAVAILABLE",
     "UNAVAILABLE": "UNAVAILABLE",
     "TIMEOUT": "UNAVAILABLE",

@@ -166,10 +166,11 @@ class Reader:
 
 def _key(named: Path | None, log: Path | None) -> ControlKey | None:
     """Raises CannotRead for a file that was named. One beside the log need not be there, nor be this user's."""
-    if named is None and log is None:
+    file = named or (control_key.file_beside(log) if log else None)
+    if file is None:
         return None
     try:
-        return control_key.read(named or control_key.file_beside(log))
+        return control_key.read(file)
     except (OSError, ValueError) as error:
         if named:
             raise CannotRead(f"--key-file {named}: {getattr(error, 'strerror', None) or error}") from None

@@ -32,7 +32,8 @@ def flag_names(arguments: Sequence[str]) -> set[str]:
 
 def flag_value(arguments: Sequence[str], flag: str) -> str | None:
     """What the last `--flag=value` or `--flag value` among `arguments` says, None without one."""
-    return (flag_values(arguments, flag) or [None])[-1]
+    values = flag_values(arguments, flag)
+    return values[-1] if values else None
 
 
 def flag_values(arguments: Sequence[str], flag: str) -> list[str]:

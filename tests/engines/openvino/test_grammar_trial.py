@@ -78,6 +78,7 @@ ENDLESS = {
 
 # Near the limits: a fast machine may compile one of these in time. Nothing else may happen to them.
 HEAVY = {
+    "a text of bounded length": ("regex", r"[^\n]{1,500}"),
     "repetition of a repetition": ebnf('root ::= ("a"{1,1000}){1,1000}'),
     "four repetitions": ebnf('root ::= ((("a"{1,99}){1,99}){1,99}){1,99}'),
     "repetition of a class": ebnf("root ::= ([a-z]{1,1000}){1,1000}"),
@@ -117,7 +118,7 @@ ORDINARY = {
     "formats": schema(objects(4, format="date-time")),
     "a date": ("regex", r"\d{4}-(0[1-9]|1[0-2])-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})"),
     "an e-mail": ("regex", r"[a-zA-Z0-9._%+-]+@[a-zA-Z0-9.-]+\.[a-zA-Z]{2,}"),
-    "a long text": ("regex", r"[^\n]{1,500}"),
+    "a short text": ("regex", "[A-Za-z]{1,20}"),
     "arithmetic": ebnf('root ::= term (("+" | "-") term)*', 'term ::= [0-9]+ | "(" root ")"'),
     "a word": ebnf('root ::= "yes" | "no"'),
 }

@@ -32,6 +32,10 @@ INTERNAL_KEY_VARIABLE = "LLM_ROUTER_INTERNAL_KEY"
 _KEY = os.environ.get(INTERNAL_KEY_VARIABLE, "")
 _INTERNAL = {INTERNAL_KEY: _KEY} if _KEY else {}
 
+# What Triton says, after a second, for a request that met a process which has died; scripts/serve has it replaced.
+DEAD_PROCESS = "is not healthy"
+CALL_ATTEMPTS = 3
+
 # The iterators of streams that have ended. A thread of the stub drops its own reference to one soon after its end, and
 # without Python's lock: were that the last, Python's heap would break (python_backend 24.10 and 25.12). That thread
 # works in order, so an answer to a later `is_cancelled` says that it's done. At the process's end they aren't freed:
@@ -162,7 +166,10 @@ class Models:
 
     def call(self, model: str, tensors: Tensors, outputs: Sequence[str]) -> dict[str, Array]:
         """One response of a model that is not decoupled. Raises a RouterError."""
-        answer = self._request(model, tensors, outputs, "").exec()
+        for _ in range(CALL_ATTEMPTS):
+            answer = self._request(model, tensors, outputs, "").exec()
+            if not (answer.has_error() and DEAD_PROCESS in answer.error().message()):
+                break  # else the request met a process that has died, and the next one may meet a living one
         if answer.has_error():
             self._check_ready(model)
             raise errors.from_message(answer.error().message())

@@ -3,10 +3,11 @@
     scripts/serve cpu [--http-port N] [tritonserver flags]
     scripts/serve gpu [--world-size N | --multi-model] [--engine tensorrtllm|llmapi] [tritonserver flags]
     scripts/serve gpu --world-size 2 --dry-run
+    scripts/serve cpu --http-port N --replace     a new server takes over from the one that runs, no request lost
 
 Exit status: 0 stopped on request; 2 refused, nothing was started; 3 it did not get ready, such as when a model
-failed to load; 4 the server died, or a process of a model that could not be loaded again after that; 5 the set-up
-failed; 6 stopped on request, but requests in flight were cut off; 130, 143 interrupted in the set-up.
+failed to load; 4 the server died and --no-restart was given; 5 the set-up failed; 6 stopped on request, but requests
+in flight were cut off; 130, 143 interrupted in the set-up.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,11 +26,21 @@ from scripts.host import preflight, shared_memory
 from scripts.host.interruption import Interrupted, interruptible
 from scripts.host.preflight import Refused
 from scripts.host.progress import Progress
-from scripts.server import closed_engines, control_key, model_folders, serve_gpu, server_options, spare_models
+from scripts.server import (
+    closed_engines,
+    control_key,
+    model_folders,
+    replacement,
+    serve_gpu,
+    server_options,
+    spare_models,
+    succession_options,
+)
+from scripts.server.generation import MakeServer, MakeStart
 from scripts.server.server_options import flag_names, flag_value, is_off
 from scripts.server.spare_models import SpareModelFailed
 from scripts.server.supervisor import Supervisor
-from scripts.server.tritonserver import Settings, Start, TritonServer, described, shown, start_of
+from scripts.server.tritonserver import Settings, TritonServer, described, shown, start_of
 
 DRAIN_S = 30
 SERVED_HERE = {
@@ -100,6 +111,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     )
     parser.add_argument("--print-key", action="store_true", help="only print the key of the server that is running")
     parser.add_argument("--dry-run", action="store_true", help="only print the command line and its environment")
+    succession_options.add_to(parser)
     serve_gpu.add_to(parser)
     server_options.add_to(parser)
     options, rest = parser.parse_known_args(arguments, argparse.Namespace(server_flags=[]))
@@ -138,6 +150,7 @@ def settings_of(options: argparse.Namespace, extra: Sequence[str]) -> Settings:
         extra=tuple(extra),
         ready_port=options.ready_port,
         control_key=None if options.open_control_api else control_key.new(),
+        shares_ports=succession_options.plan_of(options).beside,
     )
     return closed_engines.closed(settings, names) if options.close_engines else settings
 
@@ -221,6 +234,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         options, extra = parse(arguments)
         settings = settings_of(options, extra)
+        if options.replace:
+            return replacement.have_replaced(settings, Environment() if options.target == "cpu" else None, progress)
         if options.target == "gpu":
             make_start, make_server = serve_gpu.prepare(options, settings, check, progress)
             return _run(options, settings, make_start, make_server, progress)
@@ -239,16 +254,18 @@ def main(arguments: Sequence[str]) -> int:
 def _run(
     options: argparse.Namespace,
     settings: Settings,
-    make_start: Callable[[Settings], Start],
-    make_server: Callable[[Settings, Start], TritonServer],
+    make_start: MakeStart,
+    make_server: MakeServer,
     progress: Progress,
 ) -> int:
     if options.dry_run:
         print(described(make_start(settings)))
         return 0
 
+    plan = succession_options.plan_of(options)
+
     def served(each: Settings) -> int:
-        return Supervisor(each, make_start(each), make_server, progress, summary(each), options.ready_file).run()
+        return Supervisor(each, make_start, make_server, progress, summary(each), options.ready_file, plan).run()
 
     with control_key.kept(settings.control_key, control_key.file_beside(settings.log), progress.say):
         try:

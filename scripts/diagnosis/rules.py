@@ -22,6 +22,7 @@ from scripts.diagnosis.rules_models import (
     child_not_ready,
     classifier_left_out,
     model_failed_to_load,
+    old_processes,
     stub_dead,
 )
 from scripts.diagnosis.rules_queues import (
@@ -77,6 +78,7 @@ RULES: tuple[Rule, ...] = (
     long_tail,
     classifier_left_out,
     kv_cache_never_reused,
+    old_processes,
     metrics_frozen,
     counters_reset,
     clock_skew,

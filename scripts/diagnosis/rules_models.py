@@ -96,8 +96,29 @@ def stub_dead(seen: Observation) -> Iterator[Finding]:
             "requests to the dead process fail after a second, streams never end, and the model stays ready",
             seen.file(model),
             "-",
-            f"scripts/serve reloads it by itself; elsewhere, POST .../models/{model}/unload, wait for UNAVAILABLE, "
-            "then load; see dmesg and out_of_memory for why it died",
+            f"scripts/serve replaces it by itself; elsewhere, POST .../models/{model}/load with a changed config (no "
+            "unload, which may never end); see dmesg and out_of_memory for why it died",
+        )
+
+
+def old_processes(seen: Observation) -> Iterator[Finding]:
+    """Processes beyond a model's instances that don't get fewer: Triton 2.51 can't end those of some reloads."""
+    looks = [sample.machine.stubs for sample in seen.samples if sample.machine]
+    for name, model in sorted(seen.models.items()):
+        surplus = [look.get(name, 0) - model.instances for look in looks]
+        if model.backend != "python" or len(surplus) < 2 or min(surplus) <= 0 or surplus[-1] < surplus[0]:
+            continue
+        yield Finding(
+            "old_processes",
+            Weight.NOTE,
+            name,
+            f"{surplus[-1]} processes beyond its {model.instances} instances live on",
+            "a client cancelled its gRPC stream in the moment of its last response, so Triton never ends what was "
+            "replaced by a reload; each holds its memory and a part of /dev/shm",
+            seen.file(name),
+            "-",
+            "scripts/serve --replace starts a new server without losing a request (scripts/serve does it by itself "
+            "beyond 64); let clients end a complete stream by half-close instead of by cancel",
         )
 
 

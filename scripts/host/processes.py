@@ -48,6 +48,18 @@ def is_alive(pid: int) -> bool:
     return process_tree.stat(pid)[:1] not in ([], ["Z"])
 
 
+def parent(pid: int) -> int:
+    """0 if the process is gone."""
+    fields = process_tree.stat(pid)
+    return int(fields[1]) if fields else 0
+
+
+def started(pid: int) -> int:
+    """When the process started, in ticks since the machine did; 0 if it is gone."""
+    fields = process_tree.stat(pid)
+    return int(fields[19]) if fields else 0
+
+
 def command(pid: int) -> list[str]:
     """The process's command line, word by word; one empty word if it is gone."""
     try:

@@ -8,17 +8,13 @@ nothing is closed and the stop takes longer.
 
 from __future__ import annotations
 
-import ctypes
-import os
 import socket
 import struct
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
+
+from scripts.server import server_sockets
 
 QUIET_MS = 5000  # a stream that is still written has at most fractions of a second between its pieces
-_PIDFD_GETFD = 438
-_LIBC = ctypes.CDLL(None, use_errno=True)
 # struct tcp_info: milliseconds since the last data was sent and received, and the bytes received.
 _LAST_SENT, _LAST_RECEIVED, _BYTES_RECEIVED = ("<I", 44), ("<I", 52), ("<Q", 128)
 _TCP_INFO_BYTES = 136
@@ -27,7 +23,7 @@ _TCP_INFO_BYTES = 136
 def close_idle(pid: int, port: int) -> int:
     """Closes the idle connections of process `pid` to its own `port`; returns how many."""
     closed = 0
-    for connection in _connections(pid, port):
+    for connection in server_sockets.connections(pid, port):
         if is_idle(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -35,48 +31,22 @@ def close_idle(pid: int, port: int) -> int:
     return closed
 
 
-def is_idle(tcp_info: bytes) -> bool:
-    """Whether the server has answered all that came, or nothing ever came."""
+def count_busy(pid: int, port: int, quiet_ms: int) -> int:
+    """How many connections of process `pid` to its own `port` wait for an answer, or had one in the last moment."""
+    infos = [
+        connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        for connection in server_sockets.connections(pid, port)
+    ]
+    return sum(not is_idle(info, quiet_ms) for info in infos)
+
+
+def is_idle(tcp_info: bytes, quiet_ms: int | None = None) -> bool:
+    """Whether the server has answered all that came, or nothing ever came; both `quiet_ms` ago (QUIET_MS)."""
+    quiet_ms = QUIET_MS if quiet_ms is None else quiet_ms
     if len(tcp_info) < _TCP_INFO_BYTES:  # a kernel that doesn't tell
         return False
     sent, received, count = (
         struct.unpack_from(kind, tcp_info, place)[0] for kind, place in (_LAST_SENT, _LAST_RECEIVED, _BYTES_RECEIVED)
     )
     # Both in the same millisecond may be an answer or the next question, and an answer is worth waiting for.
-    return bool(received >= QUIET_MS and (count == 0 or QUIET_MS <= sent < received))
-
-
-def _connections(pid: int, port: int) -> Iterator[socket.socket]:
-    try:
-        process = os.pidfd_open(pid)
-    except OSError:
-        return
-    try:
-        for number in _sockets(pid):
-            copy = _LIBC.syscall(_PIDFD_GETFD, process, number, 0)
-            if copy < 0:
-                continue
-            with socket.socket(fileno=copy) as connection:
-                if _is_connected_to(connection, port):
-                    yield connection
-    finally:
-        os.close(process)
-
-
-def _sockets(pid: int) -> list[int]:
-    found = []
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(OSError):
-            if os.readlink(link).startswith("socket:"):
-                found.append(int(link.name))
-    return found
-
-
-def _is_connected_to(connection: socket.socket, port: int) -> bool:
-    if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.type != socket.SOCK_STREAM:
-        return False
-    try:
-        connection.getpeername()
-    except OSError:  # it listens
-        return False
-    return bool(connection.getsockname()[1] == port)
+    return bool(received >= quiet_ms and (count == 0 or quiet_ms <= sent < received))

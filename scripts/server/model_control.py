@@ -11,6 +11,9 @@ from scripts.server.control_key import ControlKey
 
 READY, UNAVAILABLE = "READY", "UNAVAILABLE"
 LOAD_S = 600.0  # an engine of many GB from a slow disk
+# A field of a config that no backend of this repository reads, but for which Triton loads a model anew. (A parameter
+# would do too, but engines refuse those that they don't know.)
+_UNREAD, _LOADS = "cc_model_filenames", "loaded_anew"
 
 
 class ControlFailed(Exception):
@@ -67,6 +70,15 @@ class ModelControl:
         """Returns once the model is loaded, with `config` in place of that of its folder."""
         body = json.dumps({"parameters": {"config": json.dumps(config)}}) if config else None
         self._ask("POST", f"/v2/repository/models/{model}/load", timeout_s, body)
+
+    def load_anew(self, model: str) -> None:
+        """Has a loaded model loaded beside itself, with the config that it has; returns once the new one serves.
+
+        The old one serves until then, and on where the new one fails to load.
+        """
+        config = self.config(model)
+        loads = int(config.get(_UNREAD, {}).get(_LOADS, 0))
+        self.load(model, config={**config, _UNREAD: {_LOADS: str(loads + 1)}})
 
     def _ask(self, method: str, path: str, timeout_s: float, body: str | None = None) -> Any:
         connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)

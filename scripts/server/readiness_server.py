@@ -7,44 +7,60 @@ of each model as JSON. /metrics has what tritonserver's own leave out: readiness
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts.server import readiness
+from scripts.server import http_pages, readiness
+from scripts.server.http_pages import METRICS_TYPE, Page
 
 FRESH_S = 0.5  # However many ask, the models are asked no oftener than that.
 SHARED_MEMORY = Path("/dev/shm")
 STOPPING = "the server is about to stop"
 
 
+@dataclass
+class Care:
+    """What the supervisor has done so far, and by model the processes that outlive their replacement."""
+
+    restarts: int = 0
+    changeovers: int = 0
+    repairs: Counter[str] = field(default_factory=Counter)
+    old: Counter[str] = field(default_factory=Counter)
+
+
 class ReadinessServer:
     """`states` says of each model "ready" or why not; `processes` counts the living processes of each python model."""
 
-    def __init__(self, states: Callable[[], Mapping[str, str]], processes: Callable[[], Mapping[str, int]]) -> None:
+    def __init__(
+        self,
+        states: Callable[[], Mapping[str, str]],
+        processes: Callable[[], Mapping[str, int]],
+        care: Care | None = None,
+    ) -> None:
         self.is_stopping = False  # Set once the server drains: it is to get no new requests.
         self._ask = states
         self._processes = processes
+        self._care = care or Care()
         self._lock = threading.Lock()
         self._states: Mapping[str, str] = {}
         self._asked_at = float("-inf")
 
-    @contextmanager
-    def listening(self, host: str, port: int) -> Iterator[int]:
-        """Answers while the block runs. Yields the port, which is chosen for 0."""
+    def listening(self, host: str, port: int) -> AbstractContextManager[int]:
+        """Answers while the block runs, which gets the port, chosen for 0."""
+        return http_pages.listening(host, port, self._page)
 
-        with _HttpServer(host, port, self) as server:
-            thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="readiness", daemon=True)
-            thread.start()
-            try:
-                yield server.server_address[1]
-            finally:
-                server.shutdown()
-                thread.join()
+    def _page(self, path: str) -> Page:
+        if path == "/ready":
+            states = self.states()
+            return Page(200 if readiness.is_ready(states) else 503, "application/json", readiness.as_json(states))
+        if path == "/metrics":
+            return Page(200, METRICS_TYPE, self.metrics())
+        return Page(404, "text/plain", "try /ready or /metrics\n")
 
     def states(self) -> Mapping[str, str]:
         with self._lock:
@@ -57,50 +73,22 @@ class ReadinessServer:
         """In Prometheus' text format."""
         found = os.statvfs(SHARED_MEMORY)
         ready = {model: int(state == readiness.READY) for model, state in self.states().items()}
+        care = self._care
         families = [
             ("llm_router_model_ready", "Whether a model is ready", _by_model(ready)),
             ("llm_router_model_processes", "Living processes of a Python model", _by_model(self._processes())),
+            ("llm_router_model_old_processes", "Processes that were replaced and don't end", _by_model(care.old)),
             ("llm_router_shared_memory_free_bytes", "Free in /dev/shm", {"": found.f_bavail * found.f_frsize}),
             ("llm_router_shared_memory_size_bytes", "Size of /dev/shm", {"": found.f_blocks * found.f_frsize}),
+            ("llm_router_model_repairs_total", "Models loaded anew, a process was lost", _by_model(care.repairs)),
+            ("llm_router_server_restarts_total", "Servers started since one died or hung", {"": care.restarts}),
+            ("llm_router_server_changeovers_total", "Servers replaced while they served", {"": care.changeovers}),
         ]
         return "".join(
-            f"# HELP {name} {help_text}\n# TYPE {name} gauge\n"
+            f"# HELP {name} {help_text}\n# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}\n"
             + "".join(f"{name}{labels} {value}\n" for labels, value in values.items())
             for name, help_text, values in families
         )
-
-
-class _HttpServer(ThreadingHTTPServer):
-    def __init__(self, host: str, port: int, readiness_server: ReadinessServer) -> None:
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self.readiness_server = readiness_server
-        super().__init__((host, port), _Handler)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _HttpServer
-    timeout = 5  # Seconds that a client may take to send its request.
-
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if path == "/ready":
-            states = self.server.readiness_server.states()
-            self._reply(200 if readiness.is_ready(states) else 503, "application/json", readiness.as_json(states))
-        elif path == "/metrics":
-            self._reply(200, "text/plain; version=0.0.4", self.server.readiness_server.metrics())
-        else:
-            self._reply(404, "text/plain", "try /ready or /metrics\n")
-
-    def _reply(self, status: int, content_type: str, text: str) -> None:
-        body = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing: a probe asks every few seconds."""
 
 
 def _by_model(values: Mapping[str, int]) -> dict[str, int]:

@@ -1,7 +1,8 @@
-"""Loads a model again when one of its processes has died.
+"""Loads a model anew when one of its processes has died.
 
-The python backend never restarts a stub that died, and the model stays "ready" while its requests fail or, streams,
-never end. Loading alone does nothing to a model that is loaded: it must be unloaded first, to its end.
+The python backend never restarts a stub that died, and the model stays "ready" while some of its requests fail or,
+streams, never end. Loading alone does nothing to a model that is loaded, and an unload may never come to its end. A
+load with a changed config starts new processes beside the old ones and then changes over: nothing is away meanwhile.
 """
 
 from __future__ import annotations
@@ -10,141 +11,126 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from scripts.server.model_control import READY, UNAVAILABLE, ControlFailed, ControlRefused, ModelControl
+from scripts.server.model_control import READY, ControlFailed, ControlRefused, ModelControl
+from scripts.server.stub_census import StubCensus
 
 ATTEMPTS = 3
 PAUSE_S = 5.0  # between the end of an attempt and the next one of the same model
-UNLOAD_PROCESS_S = 2.0  # tritonserver ends one after the other and takes a second for each
-
-
-class Stuck(Exception):
-    """The unload does not come to its end, so no further attempt helps."""
+SECOND_LOOK_S = 0.4
+LOOK_S = 30.0  # for old processes, where none has died
+REST_S = 60.0  # after the last attempt
+WHOLE_S = 5.0  # until the new processes must be seen
+ENDING_S = 120.0  # until processes that were replaced count as old: Triton takes a second for each
 
 
 class Repairs:
-    """Made when the server is ready, then `look` once a second. Repairs run in a thread, so that it returns at once.
+    """Made when the server is ready, then `look` several times a second. Repairs run in a thread of their own.
 
-    count: how many stub processes each model has, by a fresh count or not.
-    unload_s: how long a model may take to finish its requests, the end of its processes not included.
+    stubs: the model of each living process, the oldest first, by a fresh look at /proc or not.
     """
 
-    def __init__(self, control: ModelControl, count: Callable[[bool], Counter[str]], unload_s: float) -> None:
-        self.gave_up = ""  # the model that could not be repaired
+    def __init__(self, control: ModelControl, stubs: Callable[[bool], Mapping[int, str]]) -> None:
+        self.has_lost = False  # whether a process was missed in the last look
+        self.old: Counter[str] = Counter()  # by model, the processes that were replaced and don't end
+        self.repaired: Counter[str] = Counter()  # by model, how often it was loaded anew
         self._control = control
-        self._count = count
-        self._unload_s = unload_s
-        self._most = count(True)  # the processes that each model has been seen with
+        self._stubs = stubs
+        self._census = StubCensus()
+        self._census.look(stubs(True))
         self._suspects: set[str] = set()
         self._is_refused = False  # which has been said
         self._not_before: dict[str, float] = {}
         self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._repair: threading.Thread | None = None
+        self._judge_at = 0.0
 
     def look(self) -> list[str]:
         """Starts a repair where one is due. Returns what has been done since the last look, a line each."""
-        if not (self._repair and self._repair.is_alive()):
-            # Two looks in a row, since a model that somebody unloads or loads passes through every state.
-            suspects = self._short_of_processes() if self._missing(fresh=False) else set()
-            for model in sorted(suspects & self._suspects)[:1]:
-                self._start(model)
-            self._suspects = suspects
+        self.has_lost = False
+        if not self.is_repairing:
+            lost = self._census.look(self._stubs(False))
+            if lost or time.monotonic() >= self._judge_at:
+                self._judge()
         return [self._messages.get() for _ in range(self._messages.qsize())]
 
+    @property
+    def is_repairing(self) -> bool:
+        return self._repair is not None and self._repair.is_alive()
+
     def stop(self) -> None:
-        """The server is about to stop: nothing is unloaded or loaded any more."""
+        """The server is about to stop: nothing is loaded any more."""
         self._stopping.set()
 
-    def _is_due(self, model: str) -> bool:
-        return time.monotonic() >= self._not_before.get(model, 0.0)
-
-    def _missing(self, fresh: bool) -> dict[str, int]:
-        """How many processes those models have that have had more."""
-        counts = self._count(fresh)
-        self._most |= counts
-        return {model: counts[model] for model in self._most if counts[model] < self._most[model]}
+    def _judge(self) -> None:
+        # Two looks in a row, since a model that somebody unloads or loads passes through every state.
+        short = self._short_of_processes()
+        due = {model for model in short if time.monotonic() >= self._not_before.get(model, 0.0)}
+        for model in sorted(due & self._suspects)[:1]:
+            self._start(model)
+        self._suspects = short
+        self._judge_at = time.monotonic() + (SECOND_LOOK_S if due else PAUSE_S if short else LOOK_S)
 
     def _short_of_processes(self) -> set[str]:
         """The loaded models that lack a process by their own config; forgets what the others had."""
-        missing = {model: count for model, count in self._missing(fresh=True).items() if self._is_due(model)}
+        self._census.look(self._stubs(True))
         short = set()
         try:
             states = self._control.states()
-            for model, count in missing.items():
+            for model in self._census.models():
                 if READY not in states.get(model, []):
-                    del self._most[model]  # it's being unloaded or loaded on purpose
-                elif count < self._expected(model, states):
+                    self._census.forget(model)  # it's being unloaded or loaded on purpose
+                    continue
+                expected = self._control.instances(model) * states[model].count(READY)
+                if self._census.dead(model, expected):
                     short.add(model)
-                else:
-                    self._most[model] = count  # it was loaded again with fewer instances
+                is_settled = self._census.settled_s(model) > ENDING_S
+                self.old[model] = self._census.old(model, expected) if is_settled else 0
         except ControlRefused as refused:
             if not self._is_refused:
                 self._messages.put(f"error: models whose process dies cannot be loaded again: {refused}")
             self._is_refused = True
             return set()
         except ControlFailed:  # nothing is known, until the next look
-            return set()
+            return self._suspects
         self._is_refused = False
+        self.has_lost = bool(short - self._suspects)
         return short
 
-    def _expected(self, model: str, states: dict[str, list[str]]) -> int:
-        return self._control.instances(model) * states.get(model, []).count(READY)
-
     def _start(self, model: str) -> None:
-        processes = self._most[model]
-        seconds = f"about {processes} s" if processes > 1 else "about a second"
-        self._messages.put(f"model {model}: a process died; loading it again, unloading it takes {seconds}")
+        self._messages.put(f"model {model}: a process died; loading it anew beside the others")
         self._repair = threading.Thread(target=self._repaired, args=(model,), daemon=True)
         self._repair.start()
 
     def _repaired(self, model: str) -> None:
+        began = time.monotonic()
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                self._load_again(model)
-                self._messages.put(f"model {model} is back")
+                self._load_anew(model)
+                self.repaired[model] += 1
+                self._messages.put(f"model {model} is whole again after {time.monotonic() - began:.0f} s")
                 break
             except ControlFailed as failed:
                 if self._stopping.is_set():
                     return
-                self._messages.put(f"model {model} is not back, attempt {attempt} of {ATTEMPTS}: {failed}")
-            except Stuck:
-                if not self._stopping.is_set():
-                    self._messages.put(f"model {model} cannot be unloaded within {self._longest_unload_s(model):.0f} s")
-                    self.gave_up = model
-                return
-            if attempt < ATTEMPTS and self._stopping.wait(PAUSE_S):
+                self._messages.put(f"model {model} could not be loaded anew, attempt {attempt} of {ATTEMPTS}: {failed}")
+            if self._stopping.wait(PAUSE_S if attempt < ATTEMPTS else 0.0):
                 return
         else:
-            self.gave_up = model
+            self._messages.put(f"model {model} serves on without it; the next attempt is in {REST_S:.0f} s")
+            self._not_before[model] = time.monotonic() + REST_S
+            return
         self._not_before[model] = time.monotonic() + PAUSE_S
 
-    def _load_again(self, model: str) -> None:
-        self._control.unload(model, self._longest_unload_s(model))
-        # A load before that would be undone by the unload.
-        if not self._holds_within(self._longest_unload_s(model), self._is_unloaded, model):
-            # As when the process died over a request: tritonserver then never ends the unload (seen with 2.51).
-            raise Stuck
-        self._control.load(model)
-        if not self._holds_within(PAUSE_S, self._is_whole, model):
-            raise ControlFailed("it lacks a process again")
-        self._most[model] = self._count(True)[model]
-
-    def _longest_unload_s(self, model: str) -> float:
-        return self._unload_s + UNLOAD_PROCESS_S * self._most[model]
-
-    def _is_unloaded(self, model: str) -> bool:
-        return set(self._control.states().get(model, [])) <= {UNAVAILABLE}
-
-    def _is_whole(self, model: str) -> bool:
-        states = self._control.states()
-        expected = self._expected(model, states) if READY in states.get(model, []) else 0
-        return bool(expected) and self._count(True)[model] >= expected
-
-    def _holds_within(self, timeout_s: float, condition: Callable[[str], bool], model: str) -> bool:
-        end = time.monotonic() + timeout_s
-        while not condition(model):
+    def _load_anew(self, model: str) -> None:
+        self._control.load_anew(model)
+        expected = self._control.instances(model)
+        end = time.monotonic() + WHOLE_S
+        while True:
+            self._census.look(self._stubs(True))
+            if not self._census.dead(model, expected):
+                return
             if time.monotonic() > end or self._stopping.wait(0.2):
-                return False
-        return True
+                raise ControlFailed("it lacks a process again")

@@ -10,11 +10,12 @@ from scripts.host import shared_memory
 from scripts.host.preflight import Refused
 from scripts.host.progress import Progress
 from scripts.server import gpu_devices, gpu_launch, served_engines
+from scripts.server.generation import MakeServer, MakeStart
 from scripts.server.gpu_image import TRITONSERVER, Image
 from scripts.server.gpu_launch import CONFIG_NAMES, LLMAPI, TENSORRT_LLM, Mode
 from scripts.server.mpi_server import MpiServer
 from scripts.server.served_engines import Engine
-from scripts.server.tritonserver import Settings, Start, TritonServer
+from scripts.server.tritonserver import Settings, TritonServer
 
 _OWN = ("engine", "world_size", "multi_model", "disable_spawn_processes", "oversubscribe", "tritonserver")
 
@@ -60,8 +61,8 @@ def config_name(options: argparse.Namespace) -> str:
 
 def prepare(
     options: argparse.Namespace, settings: Settings, check: Callable[[Settings], None], progress: Progress
-) -> tuple[Callable[[Settings], Start], Callable[[Settings, Start], TritonServer]]:
-    """How the server is started, and what watches it. `check` looks at ports and memory; Refused and SetupFailed."""
+) -> tuple[MakeStart, MakeServer]:
+    """How a server is started, and what watches it. `check` looks at ports and memory; Refused and SetupFailed."""
     mode = Mode(
         engine=options.engine or TENSORRT_LLM,
         world_size=1 if options.world_size is None else options.world_size,
@@ -82,7 +83,9 @@ def prepare(
         progress.say(f"without --dry-run: {reason}")
     if not options.dry_run:
         image.compile_words(progress)
-    return lambda each: gpu_launch.start(each, image, mode, engines, gpus), MpiServer if mode.uses_mpi else TritonServer
+    gpu_launch.start(settings, image, mode, engines, gpus)  # refuses
+    make_server = MpiServer if mode.uses_mpi else TritonServer
+    return (lambda each: gpu_launch.start(each, image, mode, engines, gpus)), make_server
 
 
 def _gpus_found(mode: Mode, image: Image, settings: Settings, engines: Sequence[Engine]) -> int:

@@ -28,7 +28,11 @@ _MPI_PROCESS = re.compile(r"^\s*Process name: \[.*,(\d+)\]")
 _MPI_CODE = re.compile(r"^\s*Exit code:\s+(\d+)")
 _MPI_SLOTS = re.compile(r"not enough slots|already filled")
 # Said by every server without a GPU.
-_HARMLESS = ("CudaDriverHelper has not been initialized", "Failed to initialize NVML")
+_HARMLESS = (
+    "CudaDriverHelper has not been initialized",
+    "Failed to initialize NVML",
+    "unable to create stream for",  # an ensemble whose member was loaded anew
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,13 @@ class Stopping:
 
     connections: int = 0
     live_models: int = 0
+
+    @property
+    def status(self) -> str:
+        """For a person; "" where there is nothing to say."""
+        if self.connections:
+            return f"HTTP connections still open: {self.connections}"
+        return f"models still loaded: {self.live_models}" if self.live_models else ""
 
 
 @dataclass(frozen=True)
@@ -92,13 +103,20 @@ class ServerLog:
                 os.truncate(self.path, 0)
                 self._offset = 0
 
+    def is_disk_full(self) -> bool:
+        """Whether nothing more can be written to it, so that it tells nothing any more."""
+        try:
+            return os.statvfs(self.path).f_bavail == 0
+        except OSError:
+            return False
+
     def _new_lines(self) -> list[str]:
         try:
             with self.path.open("rb") as file:
                 self._offset = min(self._offset, file.seek(0, os.SEEK_END))  # somebody may have emptied it
                 file.seek(self._offset)
                 read = file.read()
-        except FileNotFoundError:  # or moved it away
+        except OSError:  # or moved it away
             return []
         self._offset += len(read)
         *lines, self._pending = (self._pending + read).split(b"\n")

@@ -42,6 +42,8 @@ class Settings:
     log: Path
     extra: tuple[str, ...]
     ready_port: int | None = None  # of scripts/server/readiness_server.py, where it is wanted
+    metrics_host: str | None = None  # where tritonserver's own metrics are, if not at `host`
+    shares_ports: bool = False  # whether a second server may listen beside it, for a changeover
     listens: bool = True  # a rank of MPI beyond the first has no endpoints
     engine_key: str = ""  # which the engines' models ask for, so that no client can use them past the router
     left_out: str = ""  # which models are not served although they were asked for, and why
@@ -56,6 +58,15 @@ class Settings:
     def loads_explicitly(self) -> bool:
         """Whether models can be unloaded and loaded while the server runs."""
         return flag_value(self.extra, "--model-control-mode") in (None, "explicit")
+
+    @property
+    def serves_metrics(self) -> bool:
+        return not is_off(flag_value(self.extra, "--allow-metrics"))
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Those that two servers share while one takes over from the other."""
+        return (self.http_port,) if is_off(flag_value(self.extra, "--allow-grpc")) else (self.http_port, self.grpc_port)
 
     @property
     def tolerates_failed_models(self) -> bool:
@@ -142,12 +153,14 @@ def command(settings: Settings, installation: Installation, shm_prefix: str) -> 
 def _endpoints(settings: Settings) -> list[tuple[str, str]]:
     if not settings.listens:
         return [(f"--allow-{endpoint}", "false") for endpoint in ("http", "grpc", "metrics")]
+    shared = [("--reuse-http-port", "true"), ("--reuse-grpc-port", "true")] if settings.shares_ports else []
     return [
+        *shared,
         ("--http-address", settings.host),
         ("--http-port", str(settings.http_port)),
         ("--grpc-address", settings.host),
         ("--grpc-port", str(settings.grpc_port)),
-        ("--metrics-address", settings.host),
+        ("--metrics-address", settings.metrics_host or settings.host),
         ("--metrics-port", str(settings.metrics_port)),
     ]
 
@@ -232,12 +245,17 @@ class TritonServer:
         A fresh count reads all of /proc. Otherwise only those that were known are looked at, and new ones are found
         after RESCAN_S.
         """
+        return Counter(self.stubs(fresh).values())
+
+    def stubs(self, fresh: bool) -> dict[int, str]:
+        """The model of each living process of the python backend, the oldest process first."""
         gone = any(processes.stub_model(pid) != model for pid, model in self._stub_models.items())
         if fresh or gone or time.monotonic() >= self._rescan_at:
             found = {pid: processes.stub_model(pid) for pid in processes.tree(self.pid)}
-            self._stub_models = {pid: model for pid, model in found.items() if model}
+            living = sorted((processes.started(pid), pid) for pid, model in found.items() if model)
+            self._stub_models = {pid: found[pid] for _, pid in living}
             self._rescan_at = time.monotonic() + RESCAN_S
-        return Counter(self._stub_models.values())
+        return self._stub_models
 
     def has_ended_well(self) -> bool:
         """Whether, once it has ended after `stop`, no request was cut off."""

@@ -15,49 +15,25 @@ from pathlib import Path
 
 import pytest
 
-from scripts.host import processes, shared_memory
 from scripts.server.model_control import ControlFailed
-from tests.server import sleeper
-from tests.server.serving import ROOT, Server, launched
+from tests.server.serving import ROOT, launched, running_server
 from tests.server.sleeper import begun, request_body, sleep
+from tests.server.supervised import (
+    LACKS_A_MODULE,
+    LOADS_FOR_A_MINUTE,
+    add_model,
+    leaves_nothing,
+    living,
+    shared_memory_of,
+)
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.server
-
-LOADS_FOR_A_MINUTE = """
-from pathlib import Path
-
-Path(__file__).with_name("loading").touch()
-time.sleep(60)
-"""
-LACKS_A_MODULE = "import a_module_that_is_missing\n"
-
-
-def add_model(repository: Path, name: str, code: str = sleeper.CODE) -> Path:
-    (repository / name / "1").mkdir(parents=True)
-    (repository / name / "config.pbtxt").write_text(sleeper.config(name, instances=2))
-    (repository / name / "1" / "model.py").write_text(code)
-    return repository
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     return add_model(tmp_path / "models", "sleeper")
-
-
-def living(group: int) -> list[str]:
-    """The processes of a group that still run; the dead that nobody has waited for don't count."""
-    found = subprocess.run(["ps", "-eo", "pgid=,stat=,args="], capture_output=True, text=True, check=True).stdout
-    rows = (line.split(None, 2) for line in found.splitlines())
-    return [args for pgid, state, args in rows if int(pgid) == group and state[0] != "Z"]
-
-
-def shared_memory_of(supervisor_pid: int) -> list[str]:
-    return [path.name for path in shared_memory.FOLDER.glob(f"{shared_memory.PREFIX}{supervisor_pid}_*")]
-
-
-def leaves_nothing(server: Server) -> bool:
-    return eventually(lambda: not living(server.server_pid)) and shared_memory_of(server.supervisor_pid) == []
 
 
 def test_serves_a_folder_of_models_and_leaves_nothing_behind(serve, repository):
@@ -116,96 +92,6 @@ def test_requests_longer_than_the_drain_are_cut_off_and_the_exit_status_says_so(
     assert leaves_nothing(server)
 
 
-def test_a_server_that_dies_is_noticed_and_cleaned_up_after(serve, repository):
-    server = serve(repository)
-    os.kill(server.server_pid, signal.SIGKILL)
-    assert server.wait(20) == 4
-    assert "tritonserver died: killed by SIGKILL" in server.console.read_text()
-    assert leaves_nothing(server)
-
-
-def stubs(server: Server, model: str = "sleeper") -> list[int]:
-    return [pid for pid in processes.tree(server.server_pid) if processes.stub_model(pid) == model]
-
-
-def repaired(server: Server, model: str) -> None:
-    """Ends a process of the model and waits for the repair, before which all models are looked at twice."""
-    os.kill(stubs(server, model)[0], signal.SIGKILL)
-    assert eventually(lambda: f"model {model} is back" in server.console.read_text(), 60)
-
-
-def test_a_model_whose_process_died_is_loaded_again_while_the_server_stays(serve, repository):
-    server = serve(repository)
-    killed, survivor = stubs(server)
-    os.kill(killed, signal.SIGKILL)
-    assert eventually(lambda: "model sleeper is back" in server.console.read_text(), 60)
-    assert len(stubs(server)) == 2
-    assert not {killed, survivor} & set(stubs(server))
-    assert [sleep(server, 0.0) for _ in range(4)] == [[0.0]] * 4  # by both of them
-    assert server.console.read_text().count("model sleeper: a process died; loading it again") == 1
-    assert server.process.poll() is None
-    assert server.server_pid in processes.tree(server.supervisor_pid)
-    server.process.send_signal(signal.SIGTERM)
-    assert server.wait() == 0
-    assert leaves_nothing(server)
-
-
-def test_a_model_that_cannot_be_loaded_again_ends_the_server(serve, repository):
-    server = serve(repository)
-    (repository / "sleeper" / "1" / "model.py").write_text(LACKS_A_MODULE)
-    os.kill(stubs(server)[0], signal.SIGKILL)
-    assert server.wait(90) == 4
-    said = server.console.read_text()
-    assert "model sleeper is not back, attempt 3 of 3: " in said
-    assert "error: model sleeper lost a process and cannot be loaded again" in said
-    assert leaves_nothing(server)
-
-
-def test_a_process_that_died_over_a_request_ends_the_server_if_its_model_cannot_be_unloaded(serve, repository):
-    server = serve(repository, "--exit-timeout-secs=1")
-    with ThreadPoolExecutor() as pool:
-        answers = [pool.submit(sleep, server, 3.0) for _ in range(2)]
-        assert eventually(lambda: begun(repository) == 2)
-        os.kill(stubs(server)[0], signal.SIGKILL)
-        assert sorted(answer.exception() is None for answer in answers) == [False, True]
-    # Versions of tritonserver differ in whether the unload ends; either way somebody serves again.
-    back = "model sleeper is back"
-    assert eventually(lambda: server.process.poll() is not None or back in server.console.read_text(), 60)
-    if server.process.poll() is not None:
-        assert server.wait() == 4
-        assert "model sleeper cannot be unloaded within 20 s" in server.console.read_text()
-        assert leaves_nothing(server)
-
-
-def test_a_signal_during_a_repair_stops_the_server(serve, repository):
-    server = serve(repository)
-    (repository / "sleeper" / "1" / "model.py").write_text(LOADS_FOR_A_MINUTE)
-    os.kill(stubs(server)[0], signal.SIGKILL)
-    assert eventually((repository / "sleeper" / "1" / "loading").exists, 60)
-    server.process.send_signal(signal.SIGTERM)
-    assert eventually(lambda: "stopping" in server.console.read_text())
-    server.process.send_signal(signal.SIGTERM)
-    assert server.wait(20) == 6
-    assert "is not back" not in server.console.read_text()
-    assert leaves_nothing(server)
-
-
-def test_an_operator_may_unload_and_load_a_model_with_another_count(serve, repository):
-    for witness in ("witness_1", "witness_2"):
-        add_model(repository, witness)
-    server = serve(repository)
-    control = server.control
-    control.unload("sleeper", 30)
-    assert eventually(lambda: set(control.states()["sleeper"]) == {"UNAVAILABLE"})
-    config = repository / "sleeper" / "config.pbtxt"
-    config.write_text(config.read_text().replace("count: 2", "count: 1"))
-    repaired(server, "witness_1")  # so the model without processes was looked at
-    control.load("sleeper", 60)
-    repaired(server, "witness_2")  # and the one with fewer
-    assert "sleeper: a process died" not in server.console.read_text()
-    assert len(stubs(server)) == 1
-
-
 def test_nothing_outlives_a_supervisor_that_was_killed(serve, repository):
     server = serve(repository)
     os.kill(server.supervisor_pid, signal.SIGKILL)
@@ -238,6 +124,20 @@ def test_a_signal_while_models_load_stops_at_once(tmp_path):
         launch.process.send_signal(signal.SIGTERM)
         assert launch.wait(20) == 0
     assert shared_memory_of(launch.process.pid) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small file system")
+def test_a_log_that_cannot_be_written_keeps_nobody_waiting(tmp_path, repository):
+    full = tmp_path / "full"
+    full.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", full], check=True)
+    try:
+        (full / "filler").write_bytes(b"x" * 61440)
+        with running_server(tmp_path, repository, f"--log={full / 'server.log'}") as server:
+            assert sleep(server, 0.0) == [0.0]
+            assert "warning: the disk is full, so the log can't be written" in server.console.read_text()
+    finally:
+        subprocess.run(["umount", "-l", full], check=True)
 
 
 def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path, repository):

@@ -48,6 +48,15 @@ def test_a_model_that_is_being_unloaded_loses_its_processes_without_being_dead()
     assert names(replace(seen, models={"a": Model("a", backend="onnxruntime", instances=2)})) == []
 
 
+@pytest.mark.parametrize(
+    ("living", "said"), [([4, 4, 4], True), ([2, 5, 5], False), ([6, 5, 4], False), ([2, 2, 2], False)]
+)
+def test_processes_that_a_reload_left_behind_are_told_unless_they_are_ending(living, said):
+    machines = [replace(MACHINE, stubs={"a": count}) for count in living]
+    seen = observed(looks=3, models=[Model("a", instances=2)], machines=machines)
+    assert ("old_processes" in names(seen)) == said
+
+
 def test_the_log_tells_of_a_dead_process_on_another_machine():
     line = "E1130 03:37:38 1 x.cc:1] \"Stub process 'tensorrt_llm_small_0_0' is not healthy.\""
     assert finding(observed(log=[line]), "stub_dead").subject == SMALL

@@ -31,7 +31,7 @@ DIFFERENCES = {
     (FIRST, "--cache-directory"): "beside the server that is named",
     (FIRST, "--exit-timeout-secs"): "the drain is known to who waits for it",
     (FIRST, "--model-config-name"): "the variants of this repository",
-    (FIRST, "--model-control-mode"): "a model whose process died is unloaded and loaded again",
+    (FIRST, "--model-control-mode"): "a model whose process died is loaded anew",
     (FIRST, "--load-model"): "in explicit mode each is named",
     (FIRST, "--backend-config"): "two servers with the launcher's prefix0_ take each other's shared memory",
     (FIRST, "--http-restricted-api"): "whoever may load a model runs code",

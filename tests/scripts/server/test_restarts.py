@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections import Counter
+from itertools import count
 
 import pytest
 
@@ -14,16 +13,22 @@ from scripts.server.restarts import ATTEMPTS, Repairs
 
 
 class FakeServer:
-    """Has one model, "m", and a list of what it was asked to do. Loading brings `after_load` processes."""
+    """Has one model, "m", of `configured` processes. Loading it anew begins `brings` new ones and ends the others."""
 
     def __init__(self) -> None:
-        self.state, self.configured, self.processes, self.after_load = "READY", 2, 2, 2
-        self.asked: list[str] = []
-        self.refusal, self.after_unload = "", "UNAVAILABLE"
-        self.answers = threading.Event()  # to an unload; until then the repair waits
+        self._pids = count(1)
+        self.state, self.configured, self.brings = "READY", 2, 2
+        self.living = {next(self._pids): "m" for _ in range(2)}
+        self.refusal = ""
+        self.loads = 0
+        self.answers = threading.Event()  # until then a load takes
+        self.keeps_old = False
 
-    def count(self, fresh: bool) -> Counter[str]:
-        return Counter({"m": self.processes})
+    def kill_one(self) -> None:
+        del self.living[min(self.living)]
+
+    def stubs(self, fresh: bool) -> dict[int, str]:
+        return dict(self.living)
 
     def states(self) -> dict[str, list[str]]:
         return {"m": [self.state]}
@@ -31,17 +36,13 @@ class FakeServer:
     def instances(self, model: str) -> int:
         return self.configured
 
-    def unload(self, model: str, timeout_s: float) -> None:
+    def load_anew(self, model: str) -> None:
         self.answers.wait(20)
-        self.asked.append("unload")
-        self.state, self.processes = self.after_unload, 0
-
-    def load(self, model: str) -> None:
-        assert self.state == "UNAVAILABLE", "the unload would undo it"
-        self.asked.append("load")
+        self.loads += 1
         if self.refusal:
             raise ControlFailed(self.refusal)
-        self.state, self.processes = "READY", self.after_load
+        old = self.living if self.keeps_old else {}
+        self.living = {**old, **{next(self._pids): "m" for _ in range(self.brings)}}
 
 
 @pytest.fixture
@@ -51,8 +52,9 @@ def server() -> FakeServer:
 
 @pytest.fixture
 def watch(server, monkeypatch) -> Repairs:
-    monkeypatch.setattr(restarts, "PAUSE_S", 0.05)
-    return Repairs(server, server.count, unload_s=0.2)
+    for name in ("PAUSE_S", "SECOND_LOOK_S", "LOOK_S", "WHOLE_S", "REST_S"):
+        monkeypatch.setattr(restarts, name, 0.0)
+    return Repairs(server, server.stubs)
 
 
 def looks(watch: Repairs, count: int) -> list[str]:
@@ -64,54 +66,78 @@ def after_the_repair(server: FakeServer, watch: Repairs) -> list[str]:
     server.answers.set()
     watch._repair.join(20)
     server.answers.clear()
-    return watch.look()
+    return [watch._messages.get() for _ in range(watch._messages.qsize())]
 
 
-def test_a_model_that_lost_a_process_is_unloaded_and_loaded(server, watch):
-    server.processes = 1
+STARTED = ["model m: a process died; loading it anew beside the others"]
+
+
+def test_a_model_that_lost_a_process_is_loaded_anew(server, watch):
+    server.kill_one()
     assert watch.look() == []
-    assert watch.look() == ["model m: a process died; loading it again, unloading it takes about 2 s"]
-    assert after_the_repair(server, watch) == ["model m is back"]
-    assert server.asked == ["unload", "load"]
-    time.sleep(0.06)
+    assert watch.has_lost
+    assert watch.look() == STARTED
+    assert watch.is_repairing
+    assert after_the_repair(server, watch) == ["model m is whole again after 0 s"]
+    assert (server.loads, watch.repaired["m"]) == (1, 1)
     assert looks(watch, 5) == []
 
 
-def test_a_model_that_dies_twice_is_repaired_twice_but_not_sooner_than_the_pause(server, watch):
-    server.processes = 1
+def test_a_model_that_dies_twice_is_repaired_twice(server, watch):
+    for loads in (1, 2):
+        server.kill_one()
+        assert looks(watch, 2) == STARTED
+        after_the_repair(server, watch)
+        assert server.loads == loads
+
+
+def test_a_death_among_the_new_is_seen_beside_old_processes_that_live_on(server, watch):
+    server.keeps_old = True
+    server.kill_one()
     looks(watch, 2)
     after_the_repair(server, watch)
-    server.processes = 0
-    assert looks(watch, 3) == []
-    time.sleep(0.06)
-    assert len(looks(watch, 2)) == 1
-    assert after_the_repair(server, watch) == ["model m is back"]
-    assert watch.gave_up == ""
+    del server.living[max(server.living)]
+    assert looks(watch, 2) == STARTED
+    after_the_repair(server, watch)
+
+
+def test_old_processes_are_counted_once_they_should_be_gone(server, watch, monkeypatch):
+    server.keeps_old = True
+    server.kill_one()
+    looks(watch, 2)
+    after_the_repair(server, watch)
+    watch.look()
+    assert watch.old["m"] == 0
+    monkeypatch.setattr(restarts, "ENDING_S", -1.0)
+    watch.look()
+    assert watch.old["m"] == 1
 
 
 @pytest.mark.parametrize("state", ["UNLOADING", "UNAVAILABLE", "LOADING"])
 def test_a_model_that_an_operator_unloads_or_loads_is_left_alone(server, watch, state):
-    server.state, server.processes = state, 0
+    processes, server.state, server.living = server.living, state, {}
     looks(watch, 3)
-    server.state, server.processes = "READY", 2
+    server.state, server.living = "READY", {pid + 10: model for pid, model in processes.items()}
     looks(watch, 3)
-    assert server.asked == []
+    assert server.loads == 0
 
 
 def test_one_look_is_not_enough(server, watch):
-    for processes in (1, 2, 1, 2):
-        server.processes = processes
-        watch.look()
-    assert server.asked == []
+    server.kill_one()
+    watch.look()
+    server.living = {8: "m", 9: "m"}
+    assert looks(watch, 3) == []
+    assert server.loads == 0
 
 
 def test_a_model_loaded_with_fewer_instances_lacks_nothing(server, watch):
-    server.configured = server.processes = 1
+    server.configured = server.brings = 1
+    server.kill_one()
     assert looks(watch, 4) == []
-    server.processes = 0
-    assert len(looks(watch, 2)) == 1
+    server.kill_one()
+    assert looks(watch, 2) == STARTED
     after_the_repair(server, watch)
-    assert server.asked == ["unload", "load"]
+    assert server.loads == 1
 
 
 def test_a_server_that_does_not_answer_is_not_touched(server, watch, monkeypatch):
@@ -119,35 +145,29 @@ def test_a_server_that_does_not_answer_is_not_touched(server, watch, monkeypatch
         raise ControlFailed("no answer within 2 s")
 
     monkeypatch.setattr(server, "states", no_answer)
-    server.processes = 1
+    server.kill_one()
     assert looks(watch, 4) == []
 
 
 @pytest.mark.parametrize(
-    ("refusal", "after_load", "why"), [("no memory", 2, "no memory"), ("", 1, "it lacks a process again")]
+    ("refusal", "brings", "why"), [("no memory", 2, "no memory"), ("", 1, "it lacks a process again")]
 )
-def test_a_model_that_does_not_come_back_is_given_up_after_the_last_attempt(server, watch, refusal, after_load, why):
-    server.processes, server.refusal, server.after_load = 1, refusal, after_load
+def test_a_model_that_cannot_be_loaded_anew_serves_on_and_is_tried_again_later(server, watch, refusal, brings, why):
+    server.refusal, server.brings = refusal, brings
+    server.kill_one()
     looks(watch, 2)
     said = after_the_repair(server, watch)
-    assert said == [f"model m is not back, attempt {n} of {ATTEMPTS}: {why}" for n in range(1, ATTEMPTS + 1)]
-    assert watch.gave_up == "m"
-
-
-def test_a_model_that_cannot_be_unloaded_is_given_up_at_once(server, watch, monkeypatch):
-    monkeypatch.setattr(restarts, "UNLOAD_PROCESS_S", 0.05)
-    server.after_unload = "UNLOADING"
-    server.processes = 1
-    looks(watch, 2)
-    assert after_the_repair(server, watch) == ["model m cannot be unloaded within 0 s"]
-    assert (server.asked, watch.gave_up) == (["unload"], "m")
+    assert said[:-1] == [f"model m could not be loaded anew, attempt {n} of {ATTEMPTS}: {why}" for n in (1, 2, 3)]
+    assert said[-1].startswith("model m serves on without it")
+    server.refusal, server.brings = "", 2
+    assert looks(watch, 2) == STARTED
+    assert after_the_repair(server, watch) == ["model m is whole again after 0 s"]
 
 
 def test_nothing_is_loaded_once_the_server_is_to_stop(server, watch):
-    server.after_unload = "UNLOADING"
-    server.processes = 1
+    server.refusal = "the server is stopping"
+    server.kill_one()
     looks(watch, 2)
     watch.stop()
     assert after_the_repair(server, watch) == []
-    assert server.asked == ["unload"]
-    assert watch.gave_up == ""
+    assert server.loads == 1

@@ -64,7 +64,7 @@ def test_the_first_rank_drains_before_the_others_end(over_two_gpus):
     ],
 )
 def test_all_ranks_end_when_one_does_and_it_is_named(over_two_gpus, behaviours, said):
-    with over_two_gpus.running("--world-size=2", **behaviours) as server:
+    with over_two_gpus.running("--world-size=2", "--no-restart", **behaviours) as server:
         left = gpu_machine.count_left(server.server_pid)
         (over_two_gpus.folder / "may-end").touch()
         assert server.wait() == 4
@@ -73,7 +73,7 @@ def test_all_ranks_end_when_one_does_and_it_is_named(over_two_gpus, behaviours, 
 
 
 def test_nothing_outlives_an_mpirun_that_is_killed(over_two_gpus):
-    with over_two_gpus.running("--world-size=2") as server:
+    with over_two_gpus.running("--world-size=2", "--no-restart") as server:
         left = gpu_machine.count_left(server.server_pid)
         mpirun = next(pid for pid in processes.tree(server.supervisor_pid) if "mpirun" in processes.command(pid)[1])
         os.kill(mpirun, signal.SIGKILL)
@@ -121,7 +121,7 @@ def test_a_model_that_fails_on_any_rank_ends_the_start_and_is_named(over_two_gpu
 
 def test_a_server_that_dies_under_trtllm_llmapi_launch_is_noticed_though_the_launcher_stays(over_two_gpus):
     add_llmapi_variant(over_two_gpus)
-    with over_two_gpus.running("--engine=llmapi", "--world-size=2", rank0="dies") as server:
+    with over_two_gpus.running("--engine=llmapi", "--world-size=2", "--no-restart", rank0="dies") as server:
         left = gpu_machine.count_left(server.server_pid)
         assert "--model-config-name=llmapi" in command_line(server.server_pid)
         (over_two_gpus.folder / "may-end").touch()

@@ -1,0 +1,71 @@
+"""A process of the real models is killed while requests come: who notices, and until when."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from scripts.host import processes
+from tests.server.serving import Server, running_server
+from tests.server.supervised import says, stubs
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(600)]
+
+DEAD = "is not healthy"  # what a request hears that met the dead process itself
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running_server(tmp_path_factory.mktemp("faults")) as running:
+        yield running
+
+
+def ask(server: Server) -> str:
+    """ "" once answered, or the error."""
+    body = json.dumps({"text_input": "What is the capital of France?", "max_tokens": 4}).encode()
+    try:
+        with urllib.request.urlopen(f"{server.http_url}/v2/models/llm_router/generate", body, timeout=120) as answer:
+            answer.read()
+            return ""
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
+
+
+def asked_until(server: Server, said: str) -> list[str]:
+    """What requests got, two a second, from now until scripts/serve has said that."""
+    answers: list[Future[str]] = []
+    with ThreadPoolExecutor(32) as pool:
+        while said not in server.console.read_text():
+            answers.append(pool.submit(ask, server))
+            time.sleep(0.5)
+        answers += [pool.submit(ask, server) for _ in range(4)]
+    return [answer.result() for answer in answers]
+
+
+@pytest.mark.parametrize("model", ["preprocessing", "postprocessing", "text_classifier_onnx", "text_tokenizer"])
+def test_no_request_is_lost_when_a_process_dies_that_the_router_calls(server, model):
+    os.kill(stubs(server, model)[-1], signal.SIGKILL)
+    assert [answer for answer in asked_until(server, f"model {model} is whole again") if answer] == []
+    assert server.server_pid in processes.tree(server.supervisor_pid)
+
+
+def test_an_idle_router_process_that_dies_costs_at_most_the_requests_that_meet_it(server):
+    os.kill(stubs(server, "llm_router")[-1], signal.SIGKILL)
+    lost = [answer for answer in asked_until(server, "model llm_router is whole again") if answer]
+    assert all(DEAD in answer for answer in lost)
+    assert ask(server) == ""
+
+
+def test_a_server_that_is_aborted_is_followed_by_another(server):
+    os.kill(server.server_pid, signal.SIGABRT)
+    assert says(server, "the new server serves", 240)
+    assert eventually(lambda: ask(server) == "", 30)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from bls import triton_io
 from bls.contract import PROMPT_SAFETY_CONTRACT
 from bls.prompt_gate import PromptGate
@@ -12,7 +15,7 @@ from bls.words.table import words_beside
 
 
 class TritonPythonModel:
-    def initialize(self, args):
+    def initialize(self, args: Mapping[str, str]) -> None:
         triton_io.log_to_triton()
         repository = triton_io.repository(args)
         metrics = triton_io.Metrics()
@@ -21,8 +24,8 @@ class TritonPythonModel:
         safety.warm_up()
         self.gate = PromptGate(safety, lambda: self.policy.routing.policy.settings.safety, metrics)
 
-    def execute(self, requests):
+    def execute(self, requests: Sequence[Any]) -> list[Any]:
         return triton_io.answer_each(requests, PROMPT_SAFETY_CONTRACT, self.gate.answer)
 
-    def finalize(self):
+    def finalize(self) -> None:
         self.policy.close()

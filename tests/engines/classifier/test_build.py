@@ -110,7 +110,7 @@ def test_a_wheel_without_weights_is_refused(tmp_path):
         ),
         (lambda model: (model / "config.json").write_text("{}"), "'max_position_embeddings' is missing"),
         (lambda model: (model / "config.json").write_text("["), "is not a BERT in Hugging Face's format"),
-        (lambda model: (model / "model.safetensors").write_bytes(b"x"), "no safetensors file"),
+        (lambda model: (model / "model.safetensors").write_bytes(b"x"), "not a safetensors file"),
     ],
 )
 def test_a_folder_that_is_no_bert_is_refused_in_one_line_and_nothing_stays(tmp_path, prompts, change, complaint):
@@ -157,7 +157,7 @@ def test_the_spec_names_a_source(tmp_path):
     file = tmp_path / "specs.toml"
     for text, complaint in (
         ('[classifier]\nsource = "a==1"\ncontext_tokens = 9\n', r"\[classifier\] has 'context_tokens'; known: source"),
-        ('[classifier]\nsource = ""\n', r"\[classifier\] source must be a text"),
+        ('[classifier]\nsource = ""\n', r"\[classifier\] source must be a string"),
         ("classifier = 1\n", r"\[classifier\] must be a table"),
         ("", r"\[classifier\] is missing"),
     ):

@@ -56,7 +56,7 @@ class Probe:
     ask: Callable[[float], bool]
     model: str | None
     strikes: int
-    many_strikes: int = 5
+    many_strikes: int = 3
     answer_s: float = ANSWER_S
 
 

@@ -16,7 +16,7 @@ from scripts.server.http_pages import METRICS_TYPE, Page
 LOCAL = "127.0.0.1"
 
 
-def read(port: int, timeout_s: float = 2.0) -> str:
+def read(port: int, timeout_s: float = 1.0) -> str:
     """The page of the server whose metrics are at `port` of this machine; "" where it gives none."""
     connection = http.client.HTTPConnection(LOCAL, port, timeout=timeout_s)
     try:

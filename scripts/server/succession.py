@@ -2,8 +2,7 @@
 
 A server that died or answers nothing is followed by a new one, the later the oftener. One that answers in part, that
 has gathered processes which can't end, or that is to be replaced on request is changed over: a second one is started
-beside it, gets the new connections once it is ready (steering.py), and the first ends when it has answered what it has
-(drain.py). Never is a server ended that answers, but to make room for the next one where a person said so.
+beside it and gets the new connections once it is ready; the first ends when it has answered what it has.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def test_a_server_that_answers_nothing_is_told_after_two_rounds(server, canary):
 
 def test_where_no_process_was_lost_it_takes_more(server, canary):
     server.silent = {TOKENIZER, GRPC}
-    assert rounds(canary, 4, alarmed=False) == set()
+    assert rounds(canary, 2, alarmed=False) == set()
     assert rounds(canary, 1, alarmed=False) == {TOKENIZER, GRPC}
 
 

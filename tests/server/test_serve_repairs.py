@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from scripts.host import processes
-from scripts.server.model_control import ModelControl
 from tests.server.serving import Server
 from tests.server.sleeper import begun, sleep
 from tests.server.supervised import LACKS_A_MODULE, LOADS_FOR_A_MINUTE, add_model, leaves_nothing, says, stubs
@@ -89,7 +88,7 @@ def test_an_operator_may_unload_and_load_a_model_with_another_count(serve, repos
     for witness in ("witness_1", "witness_2"):
         add_model(repository, witness)
     server = serve(repository)
-    control = ModelControl("127.0.0.1", int(server.http_url.rpartition(":")[2]))
+    control = server.control
     control.unload("sleeper", 30)
     assert eventually(lambda: set(control.states()["sleeper"]) == {"UNAVAILABLE"})
     config = repository / "sleeper" / "config.pbtxt"

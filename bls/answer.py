@@ -70,11 +70,12 @@ class Answer(Iterator[Reply]):
 
     def _counted(self) -> Generator[Reply, None, None]:
         """All of it, logged and counted once, whatever happens."""
-        entry, metrics = self._entry, self._parts.metrics
+        entry, metrics, request = self._entry, self._parts.metrics, self._request
+        routing, characters = self._parts.routing, len(request.text) + len(request.messages)
         metrics.add(request_log.IN_FLIGHT, 1)
         try:
-            with closing(self._judged()) as replies:
-                if not self._request.stream:
+            with routing.arrival(routing.policy, characters, request.priority), closing(self._judged()) as replies:
+                if not request.stream:
                     yield joined(replies)
                 elif self._parts.accumulate:
                     yield from accumulated(replies)

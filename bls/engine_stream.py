@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Generator, Iterator, Mapping
 
 from bls.arrays import Tensors, boolean, int32
-from bls.errors import Busy, EngineFailed, EngineUnavailable, NotLoaded, RouterError, TimedOut
+from bls.errors import Busy, EngineFailed, EngineUnavailable, NotLoaded, Overloaded, RouterError, TimedOut
 from bls.ports import Models
 from bls.reply import LOG_PROBS
 from bls.request import Request
@@ -16,7 +16,7 @@ from bls.routing.engine_health import Attempt
 from bls.routing.route import Route
 from bls.watcher import POLL_SECONDS, Watch
 
-_COOLING_DOWN = "cooling_down"
+_COOLING_DOWN, _FULL = "cooling_down", "full"
 
 
 class _NotThis(Exception):
@@ -63,10 +63,10 @@ class EngineStream(Iterator[Tensors]):
                     self._first = self._first_response(route)
                     return
                 except _NotThis as refused:
-                    was_busy |= isinstance(refused.error, Busy)
+                    was_busy |= isinstance(refused.error, Busy) and not isinstance(refused.error, Overloaded)
                     failed = route.decision.model
                     if route.fall_back(refused.why):
-                        if refused.why != _COOLING_DOWN:  # which was said once, when it began
+                        if refused.why not in (_COOLING_DOWN, _FULL):  # which are no news of this one request
                             told = f"{failed} is {refused.why}, {route.decision.model} is tried: {refused.error}"
                             logging.warning(f"request id={self._request.id[:64]!r}: {told}")
                     elif was_busy and retries_left and self._has_paused(route.pause_seconds()):
@@ -90,7 +90,10 @@ class EngineStream(Iterator[Tensors]):
         self._watch.attempt(lambda: self._models.stop(model, child_id), seconds)
         if self._watch.look() is not None:
             return None
-        attempt = route.begin()
+        try:
+            attempt = route.begin(sees_first_token=self._is_streaming)
+        except Overloaded as error:
+            raise _NotThis(_FULL, error) from None
         if attempt is None:
             raise _NotThis(_COOLING_DOWN, EngineUnavailable(f"{model} failed too often and is left alone for a while"))
         self._attempt = attempt

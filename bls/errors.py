@@ -4,6 +4,7 @@ RouterError
 ├── BadRequest          the caller's fault: fix the request            [BAD_REQUEST]  INVALID_ARG
 ├── Refused             not this prompt: the checks let it not pass    [REFUSED]      INVALID_ARG
 ├── Busy                a queue is full: try again a little later      [BUSY]         UNAVAILABLE
+│   └── Overloaded      and pausing here wouldn't help                 [BUSY]         UNAVAILABLE
 ├── EngineUnavailable   not answering: try another                     [UNAVAILABLE]  UNAVAILABLE
 │   └── NotLoaded       and known at once                              [UNAVAILABLE]  UNAVAILABLE
 ├── TimedOut            its time ran out before anything was produced  [TIMEOUT]      UNAVAILABLE
@@ -44,8 +45,18 @@ class Refused(RouterError):
 
 
 class Busy(RouterError):
+    """The message says after how many seconds to try again."""
+
     prefix = "BUSY"
     code = "UNAVAILABLE"
+
+    def __init__(self, message: str, retry_seconds: int = 1) -> None:
+        has_hint = "retry after" in message  # It came from another process in these words.
+        super().__init__(message if has_hint else f"{message}; retry after {retry_seconds} s")
+
+
+class Overloaded(Busy):
+    pass
 
 
 class EngineUnavailable(RouterError):

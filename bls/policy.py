@@ -80,6 +80,8 @@ def choose(prompt: Prompt, state: State = ALL_WELL) -> Decision:
 # When an engine doesn't answer.
 FALLBACK = {SMALL: (LARGE,), LARGE: (SMALL,)}  # Tried in order: not loaded, full, failed or too late for a first token.
 FIRST_TOKEN_SECONDS = {SMALL: 30.0, LARGE: 60.0}  # After which a stream's fallback is tried; nothing was sent by then.
+MAX_WAIT_SECONDS = 1.0  # Expected for a first token, from which on an engine is full: rather [BUSY] at once than late.
+MAX_IN_FLIGHT: dict[str, int] = {}  # {LARGE: 8}: as many at a time at an engine; else 70 % of the router processes.
 TIMEOUT_SECONDS = 300.0  # For a request that brings no `timeout`: over all attempts, no answer may run for ever.
 RETRIES = 1  # Further rounds over all engines where a queue was full,
 RETRY_SECONDS = 0.2  # after a pause of half to one and a half times this, so that not all come back at once.

@@ -57,6 +57,11 @@ def boolean_parameter(args: Mapping[str, str], name: str, default: bool) -> bool
     return value in ("true", "yes", "y", "1", "t")
 
 
+def instances(args: Mapping[str, str]) -> int:
+    """How many processes the model has."""
+    return sum(group["count"] for group in json.loads(args["model_config"])["instance_group"])
+
+
 def repository(args: Mapping[str, str]) -> Path:
     """The model repository: the folder that holds this model's folder."""
     return Path(args["model_repository"]).resolve().parent

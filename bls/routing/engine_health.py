@@ -26,6 +26,7 @@ from bls.routing.shared_table import (
     SUCCESSES,
     SharedTable,
 )
+from bls.routing.waiting import Waiting
 
 STALE_SECONDS = 1.0  # The most that rates and times lag behind; counts in flight and breakers don't.
 
@@ -45,6 +46,7 @@ class EngineHealth:
         self._opened = opened
         self._table = table
         self._clock = clock
+        self._waiting = Waiting(table, clock)
         self._refreshed = -2 * STALE_SECONDS
         self._recent: dict[str, tuple[float | None, float]] = {}  # first token seconds and error rate by model
         self.used_at = clock()
@@ -80,8 +82,11 @@ class EngineHealth:
         alive = self._table.alive
         return float(self._table.in_flight[alive].sum() / len(alive))
 
-    def begin(self, model: str, settings: Settings, in_any_case: bool = False) -> Attempt | None:
-        """The attempt that may be made now, or None while the engine's breaker is open, unless `in_any_case`."""
+    def begin(self, model: str, settings: Settings, in_any_case: bool = False, work: float = 0.0) -> Attempt | None:
+        """The attempt that may be made now, or None while the engine's breaker is open, unless `in_any_case`.
+
+        `work` waits for its first token until it comes or the attempt ends; 0 where nobody will see a first token.
+        """
         table, slot = self._table, self._table.slot(model)
         is_probe = False
         while (until := self._shared(slot, _OPEN_UNTIL)) != 0.0:
@@ -93,7 +98,7 @@ class EngineHealth:
                 is_probe = True
                 break
             table.unlock_probe(slot)  # Another process has tried it between the two looks.
-        return Attempt(self, model, slot, settings, is_probe)
+        return Attempt(self, model, slot, settings, is_probe, work)
 
     def _tier_state(self, model: str, slot: int, in_flight: int, now: float) -> TierState:
         first_token_seconds, error_rate = self._recent.get(model, (None, 0.0))
@@ -167,13 +172,17 @@ class EngineHealth:
 class Attempt:
     """One try at an engine, in flight from when it is made until `close`."""
 
-    def __init__(self, health: EngineHealth, model: str, slot: int, settings: Settings, is_probe: bool) -> None:
+    def __init__(
+        self, health: EngineHealth, model: str, slot: int, settings: Settings, is_probe: bool, work: float
+    ) -> None:
         self._health = health
         self._model = model
         self._slot = slot
         self._settings = settings
         self._is_probe = is_probe
         self._is_open = True
+        self._work = work
+        self._ahead = health._waiting.begin(slot, work) if work else 0.0
         self._began = health._clock()
         health._count_in_flight(slot, 1)
 
@@ -183,6 +192,10 @@ class Attempt:
         counts = [(SUCCESSES, 1.0)]
         if has_token:
             counts += [(FIRST_TOKENS, 1.0), (FIRST_TOKEN_SECONDS, seconds)]
+        if has_token and self._work:
+            limit_seconds = self._settings.max_wait_seconds
+            self._health._waiting.first_token(self._slot, self._work, self._ahead, limit_seconds)
+            self._work = 0.0
         self._health._add(self._slot, self._settings, counts)
         self._health._worked(self._model, self._slot, self._is_probe)
         self._end_probe()
@@ -202,6 +215,8 @@ class Attempt:
         if self._is_open:
             self._is_open = False
             self._health._count_in_flight(self._slot, -1)
+            if self._work:
+                self._health._waiting.end(self._slot)
             self._end_probe()
 
     def _end_probe(self) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from bls.routing import decision_log
+from bls.routing.admission import Admission
 from bls.routing.decision import Decision, Prompt, State
 from bls.routing.engine_health import Attempt, EngineHealth
 from bls.routing.policy_file import SHIPPED, Guard, Policy, load_policy, unguarded
 from bls.routing.shared_table import SharedTable
+from bls.routing.waiting import REQUEST_WORK
 
 
 class Newest(Protocol):
@@ -43,11 +46,13 @@ class Routing:
         guard: Guard = unguarded,
         log: Path | None = None,
         shadow: Shadow | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self._log = log
         self._shadow = shadow
         self._policies = policies or Shipped()
         self._health = health or EngineHealth(SharedTable(None))
+        self._admission = admission or Admission(SharedTable(None))
         self._guard = guard
 
     @property
@@ -55,9 +60,19 @@ class Routing:
         """The newest; a request keeps the one that it began with."""
         return self._policies.current
 
+    @contextmanager
+    def arrival(self, policy: Policy, characters: int, priority: int) -> Iterator[None]:
+        """A request of so many characters, from its begin to its end. Raises Overloaded if there is no place for it."""
+        self._admission.arrive(policy.settings, characters, priority)
+        try:
+            yield
+        finally:
+            self._admission.leave_door()
+
     def route(self, policy: Policy, prompt: Prompt) -> Route:
         state = self._health.state(policy.settings)
-        return Route(policy, self._health, prompt, state, policy.decide(prompt, state, self._guard))
+        decision = policy.decide(prompt, state, self._guard)
+        return Route(policy, self._health, self._admission, prompt, state, decision)
 
     def shadow_of(self, route: Route) -> tuple[Policy, Decision] | None:
         """Another policy that follows the requests unseen, and what it would have said to this one."""
@@ -82,19 +97,27 @@ class Routing:
 class Route:
     """One request's. `made` is the policy's decision, `decision` that or the fallback that stands in for it."""
 
-    def __init__(self, policy: Policy, health: EngineHealth, prompt: Prompt, state: State, made: Decision) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        health: EngineHealth,
+        admission: Admission,
+        prompt: Prompt,
+        state: State,
+        made: Decision,
+    ) -> None:
         self.policy = policy
         self.prompt = prompt
         self.state = state
         self.made = self.decision = made
         self._health = health
+        self._admission = admission
         self._tried = {made.model}
 
     def to(self, model: str, reason: str) -> Route:
         """The way to this model instead, without a fallback."""
-        route = Route(
-            self.policy, self._health, self.prompt, self.state, replace(self.made, model=model, reason=reason)
-        )
+        made = replace(self.made, model=model, reason=reason)
+        route = Route(self.policy, self._health, self._admission, self.prompt, self.state, made)
         route._tried.update(self.policy.settings.models)
         return route
 
@@ -103,10 +126,17 @@ class Route:
         """Whether half of the router processes or more are answering."""
         return self._health.busy_share >= 0.5
 
-    def begin(self) -> Attempt | None:
-        """The attempt at the decision's engine; None while it is left alone, and another could be tried."""
+    def begin(self, sees_first_token: bool = True) -> Attempt | None:
+        """The attempt at the decision's engine; None while it is left alone, and another could be tried.
+
+        Raises Overloaded if the engine has no place for it.
+        """
+        model, settings = self.decision.model, self.policy.settings
+        self._admission.check(model, settings, self.prompt.priority)
+        self._admission.leave_door()
         is_last = self._next("cooling_down") is None
-        return self._health.begin(self.decision.model, self.policy.settings, in_any_case=is_last)
+        work = REQUEST_WORK + self.prompt.tokens[model] if sees_first_token else 0.0
+        return self._health.begin(model, settings, in_any_case=is_last, work=work)
 
     @property
     def first_token_seconds(self) -> float | None:

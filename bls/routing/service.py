@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from bls.ports import Metrics
+from bls.routing.admission import Admission
 from bls.routing.check import check_apart
 from bls.routing.engine_health import EngineHealth
 from bls.routing.policy_file import SHIPPED
@@ -40,9 +41,12 @@ def _started_at(process: int) -> str:
 
 
 class PolicyService:
-    """`routing` is for the Router. Raises RuntimeError where there is no good policy. Made in the main thread."""
+    """`routing` is for the Router, one process of `instances`; 0 doesn't limit what they answer at a time.
 
-    def __init__(self, repository: Path, policy_file: str, metrics: Metrics) -> None:
+    Raises RuntimeError where there is no good policy. Made in the main thread.
+    """
+
+    def __init__(self, repository: Path, policy_file: str, metrics: Metrics, instances: int = 0) -> None:
         metrics.declare(POLICY_RELOADS, "COUNTER", "Policy files that were taken or refused, by outcome")
         metrics.declare(
             POLICY_IN_FORCE, "GAUGE", "The version of the policy that decides, its hexadecimal digits as a number"
@@ -60,7 +64,8 @@ class PolicyService:
             metrics.add(BREAKERS_OPENED, 0, model=model)
         health = EngineHealth(table, opened=lambda model: metrics.add(BREAKERS_OPENED, model=model))
         shadow = ShadowPolicy(path.parent, verdicts)
-        self.routing = Routing(policies, health, TimeLimit(), repository.parent / "logs" / "decisions.jsonl", shadow)
+        log = repository.parent / "logs" / "decisions.jsonl"
+        self.routing = Routing(policies, health, TimeLimit(), log, shadow, Admission(table, instances))
         self._thread = PolicyThread(policies, health, shadow, _InForce(metrics).show)
 
     def close(self) -> None:

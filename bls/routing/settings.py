@@ -50,6 +50,8 @@ class Settings:
     parameters: tuple[str, ...]
     safety: Safety
     examples: tuple[Example, ...]
+    max_in_flight: Mapping[str, int]
+    max_wait_seconds: float
 
     def tier(self, model: str) -> Tier | None:
         """The line of TIERS that names a model."""
@@ -71,7 +73,9 @@ _NUMBERS: Mapping[str, tuple[type, float, float]] = {
     "SHADOW_SHARE": (float, 0, 1),
     "SHADOW_SECONDS": (float, 0.1, 3600),
     "RECORD_MEGABYTES": (int, 0, 100_000),
+    "MAX_WAIT_SECONDS": (float, 0.01, 86_400),
 }
+_DEFAULTS: Mapping[str, Any] = {"MAX_WAIT_SECONDS": 1.0, "MAX_IN_FLIGHT": {}}  # Of names that older policies lack.
 _MODELS = ("DEFAULT", "SHADOW", "BASELINE")
 
 
@@ -111,6 +115,7 @@ class _Reader:
             tiers=tiers,
             fallback=self._fallback(models),
             first_token_seconds=self._first_token_seconds(models),
+            max_in_flight=self._max_in_flight(models),
             examples=examples,
             safety=self._value("SAFETY"),
             refusal=refusal,
@@ -124,9 +129,9 @@ class _Reader:
         raise BadPolicy(self._path, self._lines.get(name, 0), f"{name}: {problem}")
 
     def _value(self, name: str) -> Any:
-        if name not in self._namespace:
+        if name not in self._namespace and name not in _DEFAULTS:
             self._refuse(name, "it is missing")
-        return self._namespace[name]
+        return self._namespace.get(name, _DEFAULTS.get(name))
 
     def _number(self, name: str) -> Any:
         kind, minimum, maximum = _NUMBERS[name]
@@ -180,6 +185,15 @@ class _Reader:
             if not _is_cost(value) or not 0.05 <= value <= 86_400:
                 self._refuse("FIRST_TOKEN_SECONDS", f"{model}: it is {value!r}; it must be from 0.05 to 86400")
         return dict(seconds)
+
+    def _max_in_flight(self, models: list[str]) -> Mapping[str, int]:
+        most = self._value("MAX_IN_FLIGHT")
+        if not isinstance(most, dict) or not set(most) <= set(models):
+            self._refuse("MAX_IN_FLIGHT", f"it must have a number for some of {', '.join(models)}")
+        for model, value in most.items():
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10_000:
+                self._refuse("MAX_IN_FLIGHT", f"{model}: it is {value!r}; it must be a whole number from 1 to 10000")
+        return dict(most)
 
 
 def _is_cost(value: Any) -> bool:

@@ -26,7 +26,7 @@ ROWS = 256  # router processes at most; the rows that nobody uses take no memory
 MODELS = 8
 BUCKETS = 10
 
-_MAGIC = b"RTABLE01"
+_MAGIC = b"RTABLE02"
 _NAME_BYTES = 64
 _TEXT_BYTES = 1 << 18
 _LOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
@@ -35,10 +35,11 @@ _LOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
 _TAKEN_AT = 8
 _NAMES_AT = 64
 _SHARED_AT = _NAMES_AT + MODELS * _NAME_BYTES
-SHARED = 4  # numbers a model
+SHARED = 6  # numbers a model
 _ROWS_AT = 4096
-# A row's numbers for a model: how many are in flight, then BUCKETS times these five.
-IN_FLIGHT, FIRST_BUCKET = 0, 1
+# A row's numbers for a model: how many are in flight, the work that waits for a first token and since when, then
+# BUCKETS times these five.
+IN_FLIGHT, WAITING, SINCE, FIRST_BUCKET = range(4)
 START, SUCCESSES, FAILURES, FIRST_TOKENS, FIRST_TOKEN_SECONDS = range(5)
 BUCKET_FIELDS = 5
 ROW_NUMBERS = FIRST_BUCKET + BUCKETS * BUCKET_FIELDS
@@ -56,7 +57,8 @@ class SharedTable:
     """This process's view of the file at `path`, made if it isn't there. OSError if it can't be, or all rows are taken.
     Without a path it is this process's alone.
 
-    `in_flight` is [ROWS, MODELS], `buckets` [ROWS, MODELS, BUCKETS, 5], all float64, numbers that one store writes.
+    `in_flight`, `waiting` and `since` are [ROWS, MODELS], `buckets` [ROWS, MODELS, BUCKETS, 5], all float64, numbers
+    that one store writes.
     `own` are the numbers of this process's row, ROW_NUMBERS for each model, the only ones that it writes; `shared` are
     SHARED numbers for each model. Those two are flat and no arrays, since single numbers are faster so.
     """
@@ -83,7 +85,9 @@ class SharedTable:
         self.own = memoryview(self._map)[row_at : row_at + MODELS * ROW_NUMBERS * 8].cast("d")
         count = ROWS * MODELS * ROW_NUMBERS
         numbers = np.frombuffer(self._map, np.float64, count, _ROWS_AT).reshape(ROWS, MODELS, ROW_NUMBERS)
-        self.in_flight: Array = numbers[:, :, IN_FLIGHT]  # [ROWS, MODELS]
+        self.in_flight: Array = numbers[:, :, IN_FLIGHT]
+        self.waiting: Array = numbers[:, :, WAITING]
+        self.since: Array = numbers[:, :, SINCE]
         self.buckets: Array = numbers[:, :, FIRST_BUCKET:].reshape(ROWS, MODELS, BUCKETS, BUCKET_FIELDS)
         numbers[self.row] = 0.0
         self.alive: Array = np.array([self.row])  # the rows of living processes, when `look` looked last

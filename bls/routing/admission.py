@@ -1,0 +1,94 @@
+"""Whether a request may come in now, and to which engine: by the places that are left, and by how long it would wait.
+
+Places are router processes: one that waits for an engine is lost to all others. So an engine holds only so many of them
+(MAX_IN_FLIGHT, else a share), all engines together leave some free, and what is beyond is turned away within
+milliseconds instead of waiting in Triton's queue for a process. Priority 1 is turned away last.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bls.errors import Overloaded
+from bls.routing.settings import Settings
+from bls.routing.shared_table import SharedTable
+from bls.routing.waiting import REQUEST_WORK, Waiting
+
+_DOOR = "-"  # The table's name for requests that have not reached an engine yet.
+_CHARACTERS_A_TOKEN = 4
+_LOOK_SECONDS = 1.0
+_PATIENCE = {1: 2.0, 3: 0.5}  # By priority: times the wait that others may expect.
+
+
+@dataclass(frozen=True)
+class Places:
+    """How many requests may be at the engines, of a server with so many router processes; from 8 on some stay free."""
+
+    instances: int
+
+    @property
+    def free(self) -> int:
+        """Left for refusals, for requests that are turned away, and for priority 1."""
+        return self.instances // 8
+
+    @property
+    def all(self) -> int:
+        return self.instances - self.free
+
+    def at(self, model: str, settings: Settings) -> int:
+        """At one engine, so that the others have some left."""
+        share = self.all - self.all // 5 if len(settings.models) > 1 and self.free else self.all
+        return settings.max_in_flight.get(model, share)
+
+
+class Admission:
+    """Asked when a request arrives, and again before each engine. `instances` 0: no limit but the wait."""
+
+    def __init__(self, table: SharedTable, instances: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._table = table
+        self._places = Places(instances) if instances else None
+        self._clock = clock
+        self._waiting = Waiting(table, clock)
+        self._looked = -2 * _LOOK_SECONDS
+
+    def arrive(self, settings: Settings, characters: int, priority: int) -> None:
+        """Lets a request of so many characters in. Raises Overloaded if no engine can take it in time."""
+        if self._clock() - self._looked > _LOOK_SECONDS:
+            self._table.look()
+            self._looked = self._clock()
+        self._check_places(priority)
+        waits = [self._expected_seconds(model, settings) for model in settings.models]
+        self._check_wait(min(waits), settings, priority)
+        self._waiting.begin(self._table.slot(_DOOR), REQUEST_WORK + characters / _CHARACTERS_A_TOKEN)
+
+    def leave_door(self) -> None:
+        """It goes on to an engine, or has ended without one."""
+        self._waiting.end(self._table.slot(_DOOR))
+
+    def check(self, model: str, settings: Settings, priority: int) -> None:
+        """Raises Overloaded if the engine has no place, or too long a queue, for one that is in."""
+        in_flight = int(self._table.in_flight[self._table.alive, self._table.slot(model)].sum())
+        most = self._places.at(model, settings) if self._places else settings.max_in_flight.get(model, math.inf)
+        if in_flight >= most:
+            raise Overloaded(f"{model} answers {in_flight} requests, its most")
+        self._check_wait(self._expected_seconds(model, settings), settings, priority)
+
+    def _check_places(self, priority: int) -> None:
+        if self._places is None or not self._places.free:
+            return
+        most = self._places.all + {1: 1, 3: -1}.get(priority, 0) * (self._places.free // 2)
+        taken = int(self._table.in_flight[self._table.alive].sum()) + self._waiting.count(self._table.slot(_DOOR))
+        if taken >= most:
+            raise Overloaded(f"{taken} requests are being answered, the most at a time")
+
+    def _check_wait(self, seconds: float, settings: Settings, priority: int) -> None:
+        limit = settings.max_wait_seconds * _PATIENCE.get(priority, 1.0)
+        if seconds > limit:
+            raise Overloaded(f"the first token would take {seconds:.1f} s", math.ceil(seconds - limit))
+
+    def _expected_seconds(self, model: str, settings: Settings) -> float:
+        arriving = float(self._table.waiting[self._table.alive, self._table.slot(_DOOR)].sum())
+        return self._waiting.expected_seconds(self._table.slot(model), arriving, settings.max_wait_seconds)

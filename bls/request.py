@@ -53,9 +53,9 @@ _TO_ENGINE = {
 
 # What may stand beside the tensors. Any other key is a misspelt input: /generate turns those into parameters.
 _FOR_POLICY = ("tenant", "user", "tier")
-_PARAMETERS = frozenset(
-    ("id", "timeout", "priority", "sequence_id", "sequence_start", "sequence_end", "binary_data_output", *_FOR_POLICY)
-)
+REQUEST_PRIORITY = "request_priority"  # The priority, where Triton keeps "priority" for its scheduler: gRPC and infer.
+_OF_TRITON = ("id", "timeout", "priority", "sequence_id", "sequence_start", "sequence_end", "binary_data_output")
+_PARAMETERS = frozenset((*_OF_TRITON, REQUEST_PRIORITY, *_FOR_POLICY))
 MAX_NAME_CHARACTERS = 256
 
 # Each word is looked for at each character of the answer.
@@ -195,9 +195,10 @@ def _name(parameters: Mapping[str, Any], name: str) -> str:
 
 
 def _priority(parameters: Mapping[str, Any]) -> int:
-    value = parameters.get("priority", 0)
+    name = REQUEST_PRIORITY if REQUEST_PRIORITY in parameters else "priority"
+    value = parameters.get(name, 0)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadRequest(f"priority is {value!r}; it must be a whole number")
+        raise BadRequest(f"{name} is {value!r}; it must be a whole number")
     return value
 
 

@@ -15,6 +15,7 @@ import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
 from tritonclient.utils import InferenceServerException
 
+from bls.request import REQUEST_PRIORITY
 from scripts.client import tensors as client_tensors
 from scripts.client.failure import RequestFailed, from_rpc
 from scripts.client.request import STREAMED, TEXT_TENSORS, Answer, Piece, Request, joined, piece_of, unstreamed, values
@@ -185,6 +186,8 @@ class TritonAsyncClient:
                 "inputs": tensors,
                 "outputs": [triton.InferRequestedOutput(name) for name in STREAMED[request.model]],
                 "priority": request.priority,
+                # The scheduler keeps the other to itself, and the router has to know whom to turn away last.
+                "parameters": {REQUEST_PRIORITY: request.priority} if request.priority else None,
                 "timeout": _microseconds(request.timeout_s),
             }
 

@@ -2,14 +2,16 @@
 
 Places are router processes: one that waits for an engine is lost to all others. So an engine holds only so many of them
 (MAX_IN_FLIGHT, else a share), all engines together leave some free, and what is beyond is turned away within
-milliseconds instead of waiting in Triton's queue for a process. Priority 1 is turned away last.
+milliseconds instead of waiting in Triton's queue for a process. Priority 1 is turned away last. With fewer than
+8 processes none is left free: then requests wait in Triton's queue, and only MAX_IN_FLIGHT holds here.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bls.errors import Overloaded
@@ -40,16 +42,18 @@ class Places:
 
     def at(self, model: str, settings: Settings) -> int:
         """At one engine, so that the others have some left."""
-        share = self.all - self.all // 5 if len(settings.models) > 1 and self.free else self.all
+        if not self.free:
+            return settings.max_in_flight.get(model, sys.maxsize)
+        share = self.all - self.all // 5 if len(settings.models) > 1 else self.all
         return settings.max_in_flight.get(model, share)
 
 
 class Admission:
-    """Asked when a request arrives, and again before each engine. `instances` 0: no limit but the wait."""
+    """Asked when a request arrives, and again before each engine."""
 
     def __init__(self, table: SharedTable, instances: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         self._table = table
-        self._places = Places(instances) if instances else None
+        self._places = Places(instances)
         self._clock = clock
         self._waiting = Waiting(table, clock)
         self._looked = -2 * _LOOK_SECONDS
@@ -59,9 +63,9 @@ class Admission:
         if self._clock() - self._looked > _LOOK_SECONDS:
             self._table.look()
             self._looked = self._clock()
-        self._check_places(priority)
-        waits = [self._expected_seconds(model, settings) for model in settings.models]
-        self._check_wait(min(waits), settings, priority)
+        if self._places.free:
+            self._check_places(priority)
+            self._check_wait(settings.models, settings, priority)
         self._waiting.begin(self._table.slot(_DOOR), REQUEST_WORK + characters / _CHARACTERS_A_TOKEN)
 
     def leave_door(self) -> None:
@@ -71,20 +75,19 @@ class Admission:
     def check(self, model: str, settings: Settings, priority: int) -> None:
         """Raises Overloaded if the engine has no place, or too long a queue, for one that is in."""
         in_flight = int(self._table.in_flight[self._table.alive, self._table.slot(model)].sum())
-        most = self._places.at(model, settings) if self._places else settings.max_in_flight.get(model, math.inf)
-        if in_flight >= most:
+        if in_flight >= self._places.at(model, settings):
             raise Overloaded(f"{model} answers {in_flight} requests, its most")
-        self._check_wait(self._expected_seconds(model, settings), settings, priority)
+        if self._places.free:
+            self._check_wait((model,), settings, priority)
 
     def _check_places(self, priority: int) -> None:
-        if self._places is None or not self._places.free:
-            return
         most = self._places.all + {1: 1, 3: -1}.get(priority, 0) * (self._places.free // 2)
         taken = int(self._table.in_flight[self._table.alive].sum()) + self._waiting.count(self._table.slot(_DOOR))
         if taken >= most:
             raise Overloaded(f"{taken} requests are being answered, the most at a time")
 
-    def _check_wait(self, seconds: float, settings: Settings, priority: int) -> None:
+    def _check_wait(self, models: Sequence[str], settings: Settings, priority: int) -> None:
+        seconds = min(self._expected_seconds(model, settings) for model in models)
         limit = settings.max_wait_seconds * _PATIENCE.get(priority, 1.0)
         if seconds > limit:
             raise Overloaded(f"the first token would take {seconds:.1f} s", math.ceil(seconds - limit))

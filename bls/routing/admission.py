@@ -40,6 +40,11 @@ class Places:
     def all(self) -> int:
         return self.instances - self.free
 
+    def total(self, settings: Settings) -> int:
+        """At all engines together; if the policy has a number for each of them, those are meant."""
+        given = settings.max_in_flight
+        return sum(given.values()) if set(given) == set(settings.models) else self.all
+
     def at(self, model: str, settings: Settings) -> int:
         """At one engine, so that the others have some left."""
         if not self.free:
@@ -64,7 +69,7 @@ class Admission:
             self._table.look()
             self._looked = self._clock()
         if self._places.free:
-            self._check_places(priority)
+            self._check_places(settings, priority)
             self._check_wait(settings.models, settings, priority)
         self._waiting.begin(self._table.slot(_DOOR), REQUEST_WORK + characters / _CHARACTERS_A_TOKEN)
 
@@ -80,8 +85,8 @@ class Admission:
         if self._places.free:
             self._check_wait((model,), settings, priority)
 
-    def _check_places(self, priority: int) -> None:
-        most = self._places.all + {1: 1, 3: -1}.get(priority, 0) * (self._places.free // 2)
+    def _check_places(self, settings: Settings, priority: int) -> None:
+        most = self._places.total(settings) + {1: 1, 3: -1}.get(priority, 0) * (self._places.free // 2)
         taken = int(self._table.in_flight[self._table.alive].sum()) + self._waiting.count(self._table.slot(_DOOR))
         if taken >= most:
             raise Overloaded(f"{taken} requests are being answered, the most at a time")

@@ -12,6 +12,8 @@ from bls.paths import ROOT
 from bls.words.compiler import compile_folder
 
 SOURCE = ROOT / "model_repository"
+# The end of a policy that turns nobody away, however many wait: for tests that keep all router processes busy.
+UNLIMITED = "\nMAX_WAIT_SECONDS = 86400.0\nMAX_IN_FLIGHT = dict.fromkeys((tier.model for tier in TIERS), 1000)\n"
 
 # What `seed` tells the echo engine: milliseconds between two tokens, plus 1000 times one of these.
 PLAIN = 0

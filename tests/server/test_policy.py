@@ -37,7 +37,7 @@ def changed(**lines):
     for name, value in {"RECORD_MEGABYTES": "64", **lines}.items():
         (old,) = [line for line in source.split("\n") if line.split(" =")[0].split(":")[0] == name]
         source = source.replace(old, f"{name} = {value}")
-    return source
+    return source + echo_repository.UNLIMITED
 
 
 class Policy:

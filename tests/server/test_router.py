@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from bls.contract import LARGE, SMALL
+from bls.routing.policy_file import SHIPPED
 from tests.server import echo_repository
 from tests.server.clients import (
     answer,
@@ -37,7 +38,10 @@ SILENT = 1000 * echo_repository.SILENT
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("echo")
-    with running_server(folder, echo_repository.make(folder, routers=32)) as running:
+    repository = echo_repository.make(folder, routers=32)
+    (folder / "policy.py").write_text(SHIPPED.read_text() + echo_repository.UNLIMITED)
+    echo_repository.set_parameter(repository, "llm_router", "policy_file", "policy.py")
+    with running_server(folder, repository) as running:
         yield running
 
 

@@ -67,7 +67,7 @@ def folder(tmp_path_factory):
 def server(folder):
     repository = echo_repository.make(folder, routers=16, words=write(folder / "lists", LISTS))
     # The echo engine's answer is its prompt, which must reach it as it is.
-    (folder / "policy.py").write_text(f"{SHIPPED.read_text()}\nSAFETY = Safety(())\n")
+    (folder / "policy.py").write_text(f"{SHIPPED.read_text()}\nSAFETY = Safety(())\n{echo_repository.UNLIMITED}")
     echo_repository.set_parameter(repository, "llm_router", "policy_file", "policy.py")
     with running_server(folder, repository) as running:
         yield running

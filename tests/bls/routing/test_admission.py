@@ -74,6 +74,12 @@ def test_the_policy_says_how_many_places_an_engine_has():
     assert Places(32).at(SMALL, settings) == Places(32).at(SMALL, SETTINGS)
 
 
+def test_numbers_for_all_engines_are_the_only_limit():
+    settings = replace(SETTINGS, max_in_flight=dict.fromkeys(SETTINGS.models, 100))
+    assert Places(16).total(settings) >= 200
+    assert Places(16).total(SETTINGS) == Places(16).all
+
+
 def test_one_engine_holds_only_its_places_whatever_waits_for_it(processes):
     most = Places(16).at(SMALL, SETTINGS)
     for number in range(most):

@@ -19,9 +19,10 @@ from bls.routing.settings import Settings
 from bls.routing.shared_table import SharedTable
 from bls.routing.waiting import REQUEST_WORK, Waiting
 
-_DOOR = "-"  # The table's name for requests that have not reached an engine yet.
 _CHARACTERS_A_TOKEN = 4
 _LOOK_SECONDS = 1.0
+_LONGEST_HINT_SECONDS = 10
+_PATIENCE_INSIDE = 1.5  # Who was let in has cost something: only a wait that is clearly too long turns it away then.
 _PATIENCE = {1: 2.0, 3: 0.5}  # By priority: times the wait that others may expect.
 
 
@@ -71,11 +72,11 @@ class Admission:
         if self._places.free:
             self._check_places(settings, priority)
             self._check_wait(settings.models, settings, priority)
-        self._waiting.begin(self._table.slot(_DOOR), REQUEST_WORK + characters / _CHARACTERS_A_TOKEN)
+        self._waiting.arrive(REQUEST_WORK + characters / _CHARACTERS_A_TOKEN)
 
-    def leave_door(self) -> None:
-        """It goes on to an engine, or has ended without one."""
-        self._waiting.end(self._table.slot(_DOOR))
+    def leave_door(self) -> float | None:
+        """It goes on to an engine, or has ended without one. Gives when it came; None if it had left the door."""
+        return self._waiting.leave_door()
 
     def check(self, model: str, settings: Settings, priority: int) -> None:
         """Raises Overloaded if the engine has no place, or too long a queue, for one that is in."""
@@ -83,20 +84,19 @@ class Admission:
         if in_flight >= self._places.at(model, settings):
             raise Overloaded(f"{model} answers {in_flight} requests, its most")
         if self._places.free:
-            self._check_wait((model,), settings, priority)
+            self._check_wait((model,), settings, priority, _PATIENCE_INSIDE)
 
     def _check_places(self, settings: Settings, priority: int) -> None:
         most = self._places.total(settings) + {1: 1, 3: -1}.get(priority, 0) * (self._places.free // 2)
-        taken = int(self._table.in_flight[self._table.alive].sum()) + self._waiting.count(self._table.slot(_DOOR))
+        taken = int(self._table.in_flight[self._table.alive].sum()) + self._waiting.at_door()
         if taken >= most:
             raise Overloaded(f"{taken} requests are being answered, the most at a time")
 
-    def _check_wait(self, models: Sequence[str], settings: Settings, priority: int) -> None:
-        seconds = min(self._expected_seconds(model, settings) for model in models)
-        limit = settings.max_wait_seconds * _PATIENCE.get(priority, 1.0)
+    def _check_wait(self, models: Sequence[str], settings: Settings, priority: int, patience: float = 1.0) -> None:
+        waits = (self._waiting.expected_seconds(self._table.slot(model), settings.max_wait_seconds) for model in models)
+        seconds = min(waits)
+        limit = settings.max_wait_seconds * _PATIENCE.get(priority, 1.0) * patience
         if seconds > limit:
-            raise Overloaded(f"the first token would take {seconds:.1f} s", math.ceil(seconds - limit))
-
-    def _expected_seconds(self, model: str, settings: Settings) -> float:
-        arriving = float(self._table.waiting[self._table.alive, self._table.slot(_DOOR)].sum())
-        return self._waiting.expected_seconds(self._table.slot(model), arriving, settings.max_wait_seconds)
+            raise Overloaded(
+                f"the first token would take {seconds:.1f} s", min(_LONGEST_HINT_SECONDS, math.ceil(seconds - limit))
+            )

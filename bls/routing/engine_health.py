@@ -82,10 +82,12 @@ class EngineHealth:
         alive = self._table.alive
         return float(self._table.in_flight[alive].sum() / len(alive))
 
-    def begin(self, model: str, settings: Settings, in_any_case: bool = False, work: float = 0.0) -> Attempt | None:
+    def begin(
+        self, model: str, settings: Settings, in_any_case: bool = False, work: float = 0.0, since: float | None = None
+    ) -> Attempt | None:
         """The attempt that may be made now, or None while the engine's breaker is open, unless `in_any_case`.
 
-        `work` waits for its first token until it comes or the attempt ends; 0 where nobody will see a first token.
+        `work` waits for its first token, `since` then or from now on; 0 where nobody will see a first token.
         """
         table, slot = self._table, self._table.slot(model)
         is_probe = False
@@ -98,7 +100,7 @@ class EngineHealth:
                 is_probe = True
                 break
             table.unlock_probe(slot)  # Another process has tried it between the two looks.
-        return Attempt(self, model, slot, settings, is_probe, work)
+        return Attempt(self, model, slot, settings, is_probe, work, since)
 
     def _tier_state(self, model: str, slot: int, in_flight: int, now: float) -> TierState:
         first_token_seconds, error_rate = self._recent.get(model, (None, 0.0))
@@ -173,7 +175,14 @@ class Attempt:
     """One try at an engine, in flight from when it is made until `close`."""
 
     def __init__(
-        self, health: EngineHealth, model: str, slot: int, settings: Settings, is_probe: bool, work: float
+        self,
+        health: EngineHealth,
+        model: str,
+        slot: int,
+        settings: Settings,
+        is_probe: bool,
+        work: float,
+        since: float | None,
     ) -> None:
         self._health = health
         self._model = model
@@ -182,7 +191,7 @@ class Attempt:
         self._is_probe = is_probe
         self._is_open = True
         self._work = work
-        self._ahead = health._waiting.begin(slot, work) if work else 0.0
+        self._ahead = health._waiting.begin(slot, work, since) if work else 0.0
         self._began = health._clock()
         health._count_in_flight(slot, 1)
 

@@ -113,6 +113,7 @@ class Route:
         self._health = health
         self._admission = admission
         self._tried = {made.model}
+        self._since: float | None = None  # When the request came, once it has left the door.
 
     def to(self, model: str, reason: str) -> Route:
         """The way to this model instead, without a fallback."""
@@ -132,11 +133,11 @@ class Route:
         Raises Overloaded if the engine has no place for it.
         """
         model, settings = self.decision.model, self.policy.settings
+        self._since = self._admission.leave_door() or self._since
         self._admission.check(model, settings, self.prompt.priority)
-        self._admission.leave_door()
         is_last = self._next("cooling_down") is None
         work = REQUEST_WORK + self.prompt.tokens[model] if sees_first_token else 0.0
-        return self._health.begin(model, settings, in_any_case=is_last, work=work)
+        return self._health.begin(model, settings, in_any_case=is_last, work=work, since=self._since)
 
     @property
     def first_token_seconds(self) -> float | None:

@@ -48,8 +48,8 @@ class Processes:
         return True
 
     def ask(self, number, model, work=WORK):
-        self.admissions[number].leave_door()
-        return self.health[number].begin(model, SETTINGS, work=work)
+        since = self.admissions[number].leave_door()
+        return self.health[number].begin(model, SETTINGS, work=work, since=since)
 
 
 @pytest.fixture

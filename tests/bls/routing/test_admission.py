@@ -165,7 +165,7 @@ def test_when_all_engines_are_late_a_request_is_turned_away_at_the_door(processe
 def test_a_frozen_engine_is_seen_by_those_that_wait_for_it(processes):
     processes.ask(0, SMALL)
     processes.ask(1, SMALL)
-    processes.now += 1.5
+    processes.now += 2.0
     assert not processes.may_ask(2, SMALL)
     assert processes.may_ask(2, LARGE)
 

@@ -13,7 +13,8 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from bls.contract import CONTRACTS
+from bls.contract import contract_of
+from bls.paths import MODEL_REPOSITORY
 from scripts.host.processes import is_alive
 from tests.faults import victims
 from tests.faults.load import Load
@@ -21,6 +22,7 @@ from tests.faults.load import Load
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 REQUESTS, CLIENTS, PATIENCE_S = 8000, 8, 60
+MODELS = sorted(folder.name for folder in MODEL_REPOSITORY.iterdir() if contract_of(folder.name))
 DATATYPES = {"BYTES": "bytes", "INT32": "int", "INT64": "int64", "UINT64": "uint64", "FP32": "fp32", "BOOL": "bool"}
 TEXTS = ("", "Hi", "a" * 5000, "\x00", "é" * 100, "<|im_end|>", '{"a":1}', "[" * 2000, "{{7*7}}", "../../etc/passwd")
 NUMBERS = (-1, 0, 1, 3, 2**31 - 1, -(2**31))
@@ -28,7 +30,7 @@ INSIDES = re.compile(r"Traceback|\[INTERNAL\]|File \"|/work/|/root/|/tmp/|\.py\b
 
 
 def names(chance: random.Random, model: str) -> list[str]:
-    known = [tensor.name for tensor in CONTRACTS[model].inputs]
+    known = [tensor.name for tensor in contract_of(model).inputs]
     chosen = chance.sample(known, chance.randint(0, min(5, len(known))))
     return chosen + (["no_such_input"] if chance.random() < 0.1 else [])
 
@@ -79,7 +81,7 @@ class Fuzz:
 
     def send(self, number: int) -> None:
         chance = random.Random(number)
-        model = chance.choice(list(CONTRACTS))
+        model = chance.choice(MODELS)
         self.by_grpc(chance, model) if number % 2 else self.by_http(chance, model)
 
     def by_grpc(self, chance: random.Random, model: str) -> None:
@@ -103,7 +105,7 @@ class Fuzz:
 
 
 def test_senseless_requests_are_answered_and_harm_nobody_else(server):
-    processes = {pid for model in CONTRACTS for pid in victims.stubs(server, model)} | {victims.tritonserver(server)}
+    processes = {pid for model in MODELS for pid in victims.stubs(server, model)} | {victims.tritonserver(server)}
     with Load(server, streams=2, rate=2) as load:
         load.fault("no fuzz")
         calm = load.watch(10)

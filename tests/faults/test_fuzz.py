@@ -1,9 +1,13 @@
-"""Requests that make no sense, by every door: each gets an answer, none hears of our insides, nobody else suffers."""
+"""Requests that make no sense, by every door: each gets an answer, none hears of our insides, nobody else suffers.
+
+LLM_ROUTER_FUZZ_REQUESTS makes it shorter or longer.
+"""
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
 import random
 import re
 from collections import Counter
@@ -21,7 +25,8 @@ from tests.faults.load import Load
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(1200)]
 
-REQUESTS, CLIENTS, PATIENCE_S = 8000, 8, 60
+REQUESTS = int(os.environ.get("LLM_ROUTER_FUZZ_REQUESTS", 8000))
+CLIENTS, PATIENCE_S = 8, 60
 MODELS = sorted(folder.name for folder in MODEL_REPOSITORY.iterdir() if contract_of(folder.name))
 DATATYPES = {"BYTES": "bytes", "INT32": "int", "INT64": "int64", "UINT64": "uint64", "FP32": "fp32", "BOOL": "bool"}
 TEXTS = ("", "Hi", "a" * 5000, "\x00", "é" * 100, "<|im_end|>", '{"a":1}', "[" * 2000, "{{7*7}}", "../../etc/passwd")

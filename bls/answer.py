@@ -113,7 +113,7 @@ class Answer(Iterator[Reply]):
             yield self._refusal(policy.settings.refusal, route.decision, verdict)
             return
         for reply in self._streamed(route, encoded, word_filter):
-            yield replace(reply, verdict=_named(verdict)) if reply.finish_reason else reply
+            yield replace(reply, verdict=_named(verdict)) if reply.finish_reason or reply.is_first else reply
 
     def _verdict(self, policy: Policy) -> Verdict:
         if self._parts.safety is None:
@@ -139,6 +139,7 @@ class Answer(Iterator[Reply]):
         answered = shadow.Answered(request, route, encoded)
         with closing(stream):
             stream.start(route)
+            self._request = replace(request, max_tokens=stream.max_tokens)
             text = self._text(route, encoded, word_filter)
             try:
                 yield from self._pieces(stream, text, answered)
@@ -173,7 +174,7 @@ class Answer(Iterator[Reply]):
             # The last tokens ride with the end, which then comes at once.
             if text.has_text and entry.output_tokens < request.max_tokens:
                 entry.pieces += 1
-                yield text.take()
+                yield replace(text.take(), is_first=entry.pieces == 1)
         if not entry.is_broken:  # Else what is held may be the beginning of what no client may see.
             text.finish()
         entry.finish = self._finish_reason(text)

@@ -11,7 +11,7 @@ from bls.arrays import Tensors, boolean, int32
 from bls.errors import Busy, EngineFailed, EngineUnavailable, NotLoaded, Overloaded, RouterError, TimedOut
 from bls.ports import Models
 from bls.reply import LOG_PROBS
-from bls.request import Request
+from bls.request import WHAT_FITS, Request
 from bls.routing.engine_health import Attempt
 from bls.routing.route import Route
 from bls.watcher import POLL_SECONDS, Watch
@@ -41,6 +41,7 @@ class EngineStream(Iterator[Tensors]):
         """`may_be_cut`: the text may end before the engine does, so that it had better come piece by piece."""
         self._models = models
         self._request = request
+        self.max_tokens = request.max_tokens  # once it has started, a number
         self._watch = watch
         self._encoded = encoded
         self._outputs = ["output_ids", "sequence_length", *sorted(request.outputs.intersection(LOG_PROBS))]
@@ -86,6 +87,8 @@ class EngineStream(Iterator[Tensors]):
 
     def _first_response(self, route: Route) -> Tensors | None:
         model, seconds = route.decision.model, route.first_token_seconds if self._is_streaming else None
+        if self._request.max_tokens == WHAT_FITS:
+            self.max_tokens = route.prompt.room(model)
         child_id = uuid.uuid4().hex  # Two live requests of one id would stop each other.
         self._watch.attempt(lambda: self._models.stop(model, child_id), seconds)
         if self._watch.look() is not None:
@@ -171,7 +174,7 @@ class EngineStream(Iterator[Tensors]):
         tensors = {
             "input_ids": ids,
             "input_lengths": int32(ids.shape[1]),
-            "request_output_len": int32(self._request.max_tokens),
+            "request_output_len": int32(self.max_tokens),
             "end_id": encoded["OUT_END_ID"],
             "pad_id": encoded["OUT_PAD_ID"],
             "streaming": boolean(self._is_streaming),

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from bls.arrays import Tensors
 from bls.errors import BadRequest
-from bls.request import Request
+from bls.request import WHAT_FITS, Request
 from bls.routing.decision import Prompt
 from bls.routing.policy_file import Policy
 from bls.safety.judge import Verdict
@@ -26,7 +26,8 @@ def prompt_of(
     prompt = Prompt(
         tokens={model: tensors["INPUT_ID"].shape[1] for model, tensors in encoded.items()},
         contexts=_shortened(contexts, policy),
-        max_tokens=request.max_tokens,
+        # Who sets no limit doesn't ask for a long answer.
+        max_tokens=1 if request.max_tokens == WHAT_FITS else request.max_tokens,
         counted="messages" if request.messages else "chat" if request.apply_chat_template else "text",
         messages=len(json.loads(request.messages)) if request.messages else 0,
         script=_main_script(verdict.signals),

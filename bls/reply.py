@@ -26,6 +26,7 @@ class Reply:
     input_tokens: int = 0
     words_version: str = ""
     verdict: tuple[str, str] | None = None  # on the prompt: action and reason
+    is_first: bool = False  # of several: it tells the route too, for those who can't wait for the end
 
     def tensors(self, outputs: frozenset[str]) -> dict[str, Array]:
         """The router's output tensors among `outputs`, batch dimension first: [1,1], output_log_probs [1,1,n]."""
@@ -36,6 +37,7 @@ class Reply:
             tensors["num_input_tokens"] = int32(self.input_tokens)
         if self.finish_reason:
             tensors["finish_reason"] = strings(self.finish_reason)
+        if self.finish_reason or self.is_first:
             if self.decision:
                 tensors["model"], tensors["reason"] = strings(self.decision.model), strings(self.decision.reason)
                 if "route_info" in outputs:

@@ -57,6 +57,7 @@ REQUEST_PRIORITY = "request_priority"  # The priority, where Triton keeps "prior
 _OF_TRITON = ("id", "timeout", "priority", "sequence_id", "sequence_start", "sequence_end", "binary_data_output")
 _PARAMETERS = frozenset((*_OF_TRITON, REQUEST_PRIORITY, *_FOR_POLICY))
 MAX_NAME_CHARACTERS = 256
+WHAT_FITS = -1  # max_tokens: as many as the context of the engine that answers has room for
 
 # Each word is looked for at each character of the answer.
 MAX_WORDS = 64
@@ -166,7 +167,7 @@ def _max_tokens(fields: _Fields) -> int:
     max_tokens = fields.integer("max_tokens")
     if max_tokens is None:
         raise BadRequest("max_tokens is missing")
-    if max_tokens < 1:
+    if max_tokens < 1 and max_tokens != WHAT_FITS:
         raise BadRequest(f"max_tokens is {max_tokens}; it must be a single value > 0")
     return max_tokens
 

@@ -68,6 +68,10 @@ class Prompt:
         """Whether prompt and requested answer stay within the model's context."""
         return self.tokens[model] + self.max_tokens <= self.contexts[model]
 
+    def room(self, model: str) -> int:
+        """Tokens that the prompt leaves of the model's context."""
+        return self.contexts[model] - self.tokens[model]
+
     def signal(self, name: str) -> float:
         """A score from 0 to 1; 0 where no check gave one."""
         return self.signals.get(new_signal(name), 0.0)

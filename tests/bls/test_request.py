@@ -25,7 +25,7 @@ def test_a_missing_mandatory_input_is_named():
     assert message(max_tokens=None) == "[BAD_REQUEST] max_tokens is missing"
 
 
-@pytest.mark.parametrize("max_tokens", [0, -1])
+@pytest.mark.parametrize("max_tokens", [0, -2])
 def test_max_tokens_below_one_is_refused_with_its_value(max_tokens):
     assert message(max_tokens=max_tokens) == (
         f"[BAD_REQUEST] max_tokens is {max_tokens}; it must be a single value > 0"

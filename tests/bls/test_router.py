@@ -42,6 +42,22 @@ def test_an_engine_that_gives_nothing_still_ends_the_stream_once():
         assert (reply.text, reply.finish_reason) == ("", "stop")
 
 
+def test_without_a_limit_an_answer_has_the_room_that_the_prompt_leaves_and_is_not_taken_for_a_long_one():
+    models = FakeModels({SMALL: ["x" * 40]}, context=8192)
+    (reply,) = answer(models, request("x" * 60, max_tokens=-1), FakeEngines(small_context=100))
+    (call,) = models.engine_calls()
+    assert (call[0], call[2]["request_output_len"].item()) == (SMALL, 40)
+    assert (reply.decision.reason, reply.finish_reason) == ("default", "length")
+
+
+def test_the_first_of_several_pieces_tells_the_route_already():
+    first, between, last = answer(FakeModels({SMALL: ["Pa", "ris"]}), request(stream=True))
+    outputs = frozenset(["text_output", "model", "reason", "finish_reason"])
+    assert set(first.tensors(outputs)) == {"text_output", "model", "reason"}
+    assert set(between.tensors(outputs)) == {"text_output"}
+    assert set(last.tensors(outputs)) == outputs
+
+
 def test_accumulates_the_text_when_it_is_told_to():
     assert texts(answer(FakeModels(), request(stream=True), accumulate=True)) == ["Pa", "Paris", "Paris"]
     assert texts(answer(FakeModels(), request(), accumulate=True)) == ["Paris"]

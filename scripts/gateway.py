@@ -1,0 +1,142 @@
+"""An OpenAI-compatible endpoint in front of a Triton that serves llm_router, here or elsewhere.
+
+    scripts/gateway
+    scripts/gateway --triton 10.0.0.5:8001 --port 9000
+    scripts/gateway --host 0.0.0.0 --keys keys.txt --ledger logs/usage
+
+Without --keys anyone may ask, so it listens on this machine alone. Exit status: 0 stopped on request; 2 refused; 6
+stopped on request, but answers in flight were cut off. See docs/gateway.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from ipaddress import ip_address
+from pathlib import Path
+
+from bls.policy import TIERS
+from gateway import server
+from gateway.keys import BadKeys
+from gateway.settings import Settings
+
+REFUSED = 2
+
+
+class Refused(Exception):
+    """Nothing was started; the message says why."""
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="scripts/gateway",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    default = Settings()
+    add = found.add_argument
+    add("--triton", default=default.triton, metavar="HOST:PORT", help="its gRPC endpoint (127.0.0.1:8001)")
+    add("--triton-metrics", metavar="URL", help="(http://HOST:8002/metrics of --triton; none: leave them out)")
+    add("--host", default=default.host, help="address to listen on (127.0.0.1)")
+    add("--port", type=int, default=default.port, metavar="N", help="9000; 0 takes a free one")
+    add("--keys", type=Path, metavar="FILE", help="whose requests are answered; made by scripts/keys")
+    add("--open", action="store_true", help="without keys on any address: where something else decides who comes here")
+    add("--ledger", type=Path, metavar="DIR", help="a JSON line for every request that cost something, a file a month")
+    add("--price", action="append", default=[], metavar="MODEL=IN,OUT", help="of 1,000 tokens (those of bls/policy.py)")
+    add("--no-page", action="store_true", help="no chat page at /")
+    add("--open-metrics", action="store_true", help="/metrics without a key")
+    add("--origin", action="append", default=[], metavar="URL", help="whose pages may ask from a browser, repeatable")
+    add("--refusals", choices=("answer", "error"), default="answer", help="a refused prompt: finish_reason, or a 400")
+    limits = found.add_argument_group("limits")
+    for name, purpose in LIMITS.items():
+        value = getattr(default, name)
+        unit = "S" if name.endswith("_s") else "N"
+        option = f"--{name.replace('_', '-')}"
+        limits.add_argument(option, type=type(value), default=value, metavar=unit, help=f"{purpose} ({value:g})")
+    return found
+
+
+LIMITS = {
+    "parked_s": "seconds that a request waits for a server that is away",
+    "max_parked": "requests that wait so at a time",
+    "max_in_flight": "answers at a time, over all keys",
+    "max_connections": "connections at a time",
+    "max_body_bytes": "bytes of a request's body",
+    "head_s": "seconds that a request's head may take",
+    "body_s": "seconds that its body may take",
+    "slow_reader_s": "seconds that a client may take nothing before it is cut",
+    "silent_s": "seconds without a token after which a stream gets a comment",
+    "timeout_s": "seconds that an answer may take",
+    "drain_s": "seconds that answers have to end once the gateway is stopped",
+}
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """Raises Refused."""
+    if options.keys is None and not options.open and not _is_loopback(options.host):
+        raise Refused(f"--host {options.host} needs --keys FILE: without keys anyone there could ask (or --open)")
+    host = options.triton.rpartition(":")[0]
+    if not host:
+        raise Refused(f"--triton must be HOST:PORT, not {options.triton!r}")
+    for name in LIMITS:
+        if getattr(options, name) <= 0:
+            raise Refused(f"--{name.replace('_', '-')} must be more than 0")
+    metrics = options.triton_metrics or f"http://{host}:8002/metrics"
+    return Settings(
+        triton=options.triton,
+        triton_metrics="" if metrics == "none" else metrics,
+        host=options.host,
+        port=options.port,
+        keys=options.keys,
+        is_open=options.open,
+        ledger=options.ledger,
+        tiers={tier.name: tier.model for tier in TIERS},
+        prices=_prices(options.price),
+        has_page=not options.no_page,
+        refusals_are_errors=options.refusals == "error",
+        metrics_are_open=options.open_metrics,
+        origins=tuple(options.origin),
+        **{name: getattr(options, name) for name in LIMITS},
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _prices(given: Sequence[str]) -> dict[str, tuple[float, float]]:
+    found = {tier.model: (tier.cost_in, tier.cost_out) for tier in TIERS}
+    for text in given:
+        model, _, numbers = text.partition("=")
+        try:
+            price_in, price_out = map(float, numbers.split(","))
+        except ValueError:
+            raise Refused(f"--price must be MODEL=IN,OUT, not {text!r}") from None
+        found[model] = price_in, price_out
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname).1s %(message)s")
+    try:
+        settings = settings_of(options)
+        listener = server.listen(settings)
+        if settings.keys is None:
+            logging.warning("no --keys: anyone who reaches %s may ask", settings.host)
+        return server.run(settings, listener, logging.info)
+    except (Refused, BadKeys) as error:
+        print(f"error: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"error: {error.strerror or error}: {options.host}:{options.port}", file=sys.stderr)
+    return REFUSED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

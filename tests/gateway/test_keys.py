@@ -1,0 +1,232 @@
+"""Whose requests are answered, and how much each may ask."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from gateway.failures import LimitReached, NoKey
+from gateway.keys import BadKeys, Key, Keys, new_key, read_file, read_line
+from gateway.ledger import Ledger, Spent, this_month
+from gateway.limits import Limits
+from tests.gateway.gateway_process import ROOT, running
+from tests.waiting import eventually
+
+SECRET, DIGEST = new_key()
+CHAT = {"model": "auto", "messages": [{"role": "user", "content": "one two three"}], "max_tokens": 20}
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_a_line_says_what_a_key_may_and_back():
+    line = f"alice {DIGEST} tenant=acme rpm=60 tpm=1000 concurrency=2 priority=1 monthly_cost=1.5 models=auto,small"
+    key = read_line(line)
+    assert (key.tenant, key.rpm, key.priority, key.models) == ("acme", 60, 1, ("auto", "small"))
+    assert key.line() == line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "alice",
+        "al!ce " + "0" * 64,
+        "alice 1234",
+        f"alice {DIGEST} rpm=many",
+        f"alice {DIGEST} rpm=-1",
+        f"alice {DIGEST} priority=4",
+        f"alice {DIGEST} speed=5",
+        f"alice {DIGEST} tenant=",
+    ],
+)
+def test_a_bad_line_is_refused_with_its_place(tmp_path, line):
+    file = tmp_path / "keys"
+    file.write_text(f"# first\n\n{line}\n")
+    with pytest.raises(BadKeys, match=":3: "):
+        read_file(file)
+
+
+def test_a_key_comes_as_bearer_as_x_api_key_or_as_a_browsers_password(tmp_path):
+    import base64
+
+    file = tmp_path / "keys"
+    file.write_text(f"alice {DIGEST}\n")
+    keys = Keys(file)
+    basic = base64.b64encode(f"anyone:{SECRET}".encode())
+    for headers in (
+        {b"authorization": b"Bearer " + SECRET.encode()},
+        {b"x-api-key": SECRET.encode()},
+        {b"authorization": b"Basic " + basic},
+    ):
+        assert keys.find(headers).name == "alice"
+    for headers in ({}, {b"authorization": b"Bearer x"}, {b"authorization": b"Basic ?"}, {b"x-api-key": b"\xff"}):
+        with pytest.raises(NoKey):
+            keys.find(headers)
+
+
+def test_a_changed_file_is_in_force_and_a_broken_one_leaves_the_last_good(tmp_path):
+    file = tmp_path / "keys"
+    file.write_text("")
+    keys = Keys(file)
+    headers = {b"x-api-key": SECRET.encode()}
+    with pytest.raises(NoKey):
+        keys.find(headers)
+    for text in (f"alice {DIGEST}\n", f"alice {DIGEST} nonsense\n"):
+        file.write_text(text)
+        keys.refresh()
+        assert keys.find(headers).name == "alice"
+    file.unlink()
+    keys.refresh()
+    assert keys.find(headers).name == "alice"
+
+
+def test_requests_a_minute_come_back_evenly():
+    clock = Clock()
+    limits, key = Limits(clock), Key("a", rpm=60)
+    for _ in range(60):
+        limits.admit(key, 1, 0).settle(0)
+    with pytest.raises(LimitReached) as refused:
+        limits.admit(key, 1, 0)
+    assert refused.value.retry_after == pytest.approx(1)
+    assert dict(limits.headers(key))[b"x-ratelimit-remaining-requests"] == b"0"
+    clock.now += 1
+    limits.admit(key, 1, 0)
+
+
+def test_tokens_are_taken_in_advance_and_given_back():
+    clock = Clock()
+    limits, key = Limits(clock), Key("a", tpm=1000)
+    admitted = limits.admit(key, 1, 900)
+    with pytest.raises(LimitReached):
+        limits.admit(key, 1, 200)
+    admitted.settle(100)
+    limits.admit(key, 1, 900).settle(2000)
+    assert limits.account(key).tokens.level == 1000 - 100 - 2000
+    with pytest.raises(LimitReached) as refused:
+        limits.admit(key, 1, 1001)
+    assert refused.value.should_retry is False and "alone" in refused.value.message
+
+
+def test_answers_at_a_time_are_counted_until_they_end():
+    limits, key = Limits(Clock()), Key("a", concurrency=2)
+    first = limits.admit(key, 2, 0)
+    with pytest.raises(LimitReached):
+        limits.admit(key, 1, 0)
+    first.settle(0)
+    limits.admit(key, 1, 0)
+
+
+def test_a_months_budget_is_kept_over_a_restart(tmp_path):
+    ledger = Ledger(tmp_path)
+    entry = {"key": "a", "prompt_tokens": 60, "completion_tokens": 40, "cost": 0.5}
+    ledger.write(entry)
+    with (tmp_path / f"usage-{this_month()}.jsonl").open("a") as file:
+        file.write("half a li")
+    limits = Limits(Clock())
+    Ledger(tmp_path).sums(limits.spent)
+    assert limits.spent("a").tokens == 100
+    for key in (Key("a", monthly_tokens=100), Key("a", monthly_cost=0.5)):
+        with pytest.raises(LimitReached) as refused:
+            limits.admit(key, 1, 0)
+        assert refused.value.code == "insufficient_quota"
+    limits.admit(Key("a", monthly_tokens=101), 1, 0)
+
+
+def test_a_new_month_begins_at_nothing():
+    spent = Spent(5, 1.0, "1999-12")
+    spent.add(1, 0.5)
+    assert (spent.tokens, spent.cost, spent.month) == (1, 0.5, this_month())
+
+
+@pytest.fixture
+def keyed(fake, tmp_path):
+    """A gateway with the keys that `add(name, **limits)` makes."""
+    file = tmp_path / "keys.txt"
+    file.write_text("")
+
+    def add(name, **limits):
+        flags = [f"--{option.replace('_', '-')}={value}" for option, value in limits.items()]
+        command = [sys.executable, "-m", "scripts.keys", f"--file={file}", "add", name, *flags]
+        return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+    with running(tmp_path, fake.target, f"--keys={file}", f"--ledger={tmp_path / 'ledger'}") as gateway:
+        gateway.add = add
+        gateway.file = file
+        yield gateway
+
+
+def let_in(gateway, key):
+    return eventually(lambda: gateway.get("/v1/models", x_api_key=key).status == 200)
+
+
+def test_every_path_but_health_and_ready_is_closed_without_a_key(keyed):
+    for path in ("/v1/models", "/metrics", "/", "/page/page.js", "/v1/models/auto"):
+        reply = keyed.get(path)
+        assert (reply.status, reply.error["code"]) == (401, "invalid_api_key"), path
+    for path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages"):
+        assert keyed.post(path, CHAT).status == 401
+    assert keyed.get("/v1/models").headers["www-authenticate"] == "Bearer"
+    assert keyed.get("/").headers["www-authenticate"].startswith("Basic ")
+    for path in ("/health", "/ready", "/ping", "/health/ready"):
+        assert keyed.get(path).status == 200
+
+
+def test_a_key_that_is_added_works_at_once_and_one_that_is_removed_no_longer(keyed):
+    key = keyed.add("alice", tenant="acme")
+    assert key not in keyed.file.read_text()
+    assert let_in(keyed, key)
+    command = [sys.executable, "-m", "scripts.keys", f"--file={keyed.file}", "remove", "alice"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    assert eventually(lambda: keyed.get("/v1/models", x_api_key=key).status == 401)
+
+
+def test_tenant_and_priority_are_the_keys_whatever_the_body_says(keyed, fake):
+    key = keyed.add("alice", tenant="acme", priority=2)
+    assert let_in(keyed, key)
+    reply = keyed.post("/v1/chat/completions", {**CHAT, "tenant": "other"}, x_api_key=key)
+    assert (reply.status, reply.error["param"]) == (400, "tenant")
+    assert keyed.post("/v1/chat/completions", {**CHAT, "service_tier": "priority"}, x_api_key=key).status == 200
+    parameters = fake.requests[-1]["parameters"]
+    assert parameters["tenant"].string_param == "acme" and parameters["priority"].uint64_param == 2
+
+
+def test_a_limit_is_a_429_that_says_what_is_left(keyed):
+    key = keyed.add("alice", rpm=2)
+    assert let_in(keyed, key)
+    replies = [keyed.post("/v1/chat/completions", CHAT, x_api_key=key) for _ in range(3)]
+    assert [reply.status for reply in replies] == [200, 200, 429]
+    assert [reply.headers.get("x-ratelimit-remaining-requests") for reply in replies[:2]] == ["1", "0"]
+    assert replies[2].error["type"] == "rate_limit_error" and 1 <= int(replies[2].headers["retry-after"]) <= 31
+
+
+def test_a_key_for_some_models_is_forbidden_the_others(keyed):
+    key = keyed.add("alice", models="small")
+    assert let_in(keyed, key)
+    assert [model["id"] for model in keyed.get("/v1/models", x_api_key=key).json["data"]] == ["small"]
+    assert keyed.post("/v1/chat/completions", CHAT, x_api_key=key).status == 403
+    assert keyed.post("/v1/chat/completions", {**CHAT, "model": "small"}, x_api_key=key).status == 200
+
+
+def test_the_ledger_and_the_metrics_know_the_key_and_no_text(keyed, tmp_path):
+    key = keyed.add("alice", tenant="acme")
+    assert let_in(keyed, key)
+    keyed.post("/v1/chat/completions", CHAT, x_api_key=key)
+    (file,) = (tmp_path / "ledger").glob("*.jsonl")
+    (entry,) = map(json.loads, file.read_text().splitlines())
+    assert (entry["key"], entry["tenant"], entry["completion_tokens"]) == ("alice", "acme", 3)
+    assert entry["cost"] == pytest.approx((3 * 0.05 + 3 * 0.2) / 1000)
+    assert "one two" not in file.read_text() and key not in keyed.log
+
+
+def test_without_keys_it_listens_on_this_machine_alone(fake):
+    command = [sys.executable, "-m", "scripts.gateway", f"--triton={fake.target}", "--port=0", "--host=0.0.0.0"]
+    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 2 and "needs --keys" in refused.stderr

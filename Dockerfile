@@ -17,7 +17,24 @@ ENV HOME=/tmp
 USER 1000:1000
 EXPOSE 8000 8001 8002 8003
 HEALTHCHECK --interval=10s --timeout=5s --start-period=3m CMD [".venv/bin/python", "-m", "scripts.server.readiness", "--ready-port=8003"]
-ENTRYPOINT ["scripts/serve", "cpu", "--host=0.0.0.0", "--ready-port=8003"]
+ENTRYPOINT ["scripts/serve", "cpu", "--host=0.0.0.0", "--ready-port=8003", "--no-gateway"]
+
+# The gateway in front of either: no server, no engine, only the packages that it imports, as requirements.txt pins them.
+FROM python:3.11.13-slim-bookworm AS gateway
+WORKDIR /opt/llm-router
+COPY requirements.txt ./
+RUN --mount=type=cache,target=/root/.cache/pip \
+    grep -E "^(click|grpcio|h11|httptools|msgspec|protobuf|typing_extensions|uvicorn|uvloop)==" requirements.txt > /tmp/gateway.txt \
+ && pip install --no-deps --only-binary :all: -r /tmp/gateway.txt \
+ && install -d -o 1000 -g 1000 logs
+COPY bls bls
+COPY scripts scripts
+COPY gateway gateway
+ENV HOME=/tmp PYTHONPATH=/opt/llm-router PYTHONUNBUFFERED=1
+USER 1000:1000
+EXPOSE 9000
+HEALTHCHECK --interval=10s --timeout=5s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:9000/health', timeout=4)"]
+ENTRYPOINT ["python", "-m", "scripts.gateway", "--host=0.0.0.0"]
 
 # The text classifier uses Triton's ONNX Runtime backend, which the image for TensorRT-LLM lacks.
 FROM nvcr.io/nvidia/tritonserver:25.12-py3 AS onnxruntime_backend

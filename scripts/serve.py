@@ -1,6 +1,6 @@
 """Starts tritonserver on this machine and stays with it: set-up, checks, progress, drain, clean-up.
 
-    scripts/serve cpu [--http-port N] [tritonserver flags]
+    scripts/serve cpu [--http-port N] [--gateway-port N | --no-gateway] [tritonserver flags]
     scripts/serve gpu [--world-size N | --multi-model] [--engine tensorrtllm|llmapi] [tritonserver flags]
     scripts/serve gpu --world-size 2 --dry-run
     scripts/serve cpu --http-port N --replace     a new server takes over from the one that runs, no request lost
@@ -29,6 +29,7 @@ from scripts.host.progress import Progress
 from scripts.server import (
     closed_engines,
     control_key,
+    gateway_process,
     model_folders,
     replacement,
     serve_gpu,
@@ -36,6 +37,7 @@ from scripts.server import (
     spare_models,
     succession_options,
 )
+from scripts.server.gateway_process import Gateway
 from scripts.server.generation import MakeServer, MakeStart
 from scripts.server.server_options import flag_names, flag_value, is_off
 from scripts.server.spare_models import SpareModelFailed
@@ -112,6 +114,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--print-key", action="store_true", help="only print the key of the server that is running")
     parser.add_argument("--dry-run", action="store_true", help="only print the command line and its environment")
     succession_options.add_to(parser)
+    gateway_process.add_to(parser)
     serve_gpu.add_to(parser)
     server_options.add_to(parser)
     options, rest = parser.parse_known_args(arguments, argparse.Namespace(server_flags=[]))
@@ -137,11 +140,12 @@ def settings_of(options: argparse.Namespace, extra: Sequence[str]) -> Settings:
         )
     log = options.log or control_key.default_log(options.http_port)
     config_name = serve_gpu.config_name(options) if options.target == "gpu" else options.target
+    models = tuple(_models(repository, names, options, extra, config_name))
     settings = Settings(
         repository=repository,
-        models=tuple(_models(repository, names, options, extra, config_name)),
+        models=models,
         config_name=config_name,
-        host=options.host,
+        host=gateway_process.tritons_host(options, models),
         http_port=options.http_port,
         grpc_port=options.grpc_port,
         metrics_port=options.metrics_port,
@@ -197,7 +201,7 @@ def check(settings: Settings) -> None:
     preflight.check_shared_memory(instances)
 
 
-def summary(settings: Settings) -> str:
+def summary(settings: Settings, gateway: Gateway | None = None) -> str:
     """What a person wants to know once the server is ready."""
     http = settings.address(settings.http_port)
     lines = [
@@ -211,9 +215,10 @@ def summary(settings: Settings) -> str:
     ]
     if "llm_router" in settings.models:
         body = json.dumps({"text_input": QUESTION, "max_tokens": 32, "apply_chat_template": True})
+        lines += gateway.summary(QUESTION) if gateway else []
         port = "" if settings.http_port == 8000 else f" --port {settings.http_port}"
         lines += [
-            "try it",
+            "or in a terminal" if gateway and gateway.is_wanted else "try it",
             f"  {shown(ROOT / 'scripts' / 'ask')}{port} {shlex.quote(QUESTION)}",
             f"  curl -s http://{http}/v2/models/llm_router/generate -d {shlex.quote(body)}",
         ]
@@ -243,6 +248,7 @@ def main(arguments: Sequence[str]) -> int:
             return _run(options, settings, lambda each: start_of(each, Environment()), TritonServer, progress)
         shared_memory.remove_stale()  # before the check, which what earlier servers left could fail for ever
         check(settings)
+        Gateway(options, settings.models).check()
         setup = Environment()
         with setup.ensured(progress):
             check(settings)  # again: the set-up may have taken minutes
@@ -265,7 +271,13 @@ def _run(
     plan = succession_options.plan_of(options)
 
     def served(each: Settings) -> int:
-        return Supervisor(each, make_start, make_server, progress, summary(each), options.ready_file, plan).run()
+        gateway = Gateway(options, each.models)
+        told = summary(each, gateway)
+        supervisor = Supervisor(each, make_start, make_server, progress, told, options.ready_file, plan)
+        log = each.log.with_name(f"gateway-{gateway.port}.log")
+        with gateway.running(Environment().variables(), log) as process:
+            supervisor.before_drain = process.drain  # Triton loses what it is still answering when it is told to end.
+            return supervisor.run()
 
     with control_key.kept(settings.control_key, control_key.file_beside(settings.log), progress.say):
         try:

@@ -4,6 +4,7 @@ python -m scripts.bench router      the router against the bare engine and the e
 python -m scripts.bench batching    the large engine without batching, in static and dynamic batches, in flight
 python -m scripts.bench classifier  the text classifier without and with dynamic batching, and in int8
 python -m scripts.bench filter      the word filter against ahocorasick_rs and the loop that looks for each word
+python -m scripts.bench gateway     the gateway against gRPC on the same server: latency, events a core, memory
 python -m scripts.bench goodput     the router at up to five times its capacity
 python -m scripts.bench instances   tokenizer and detokenizer over instances and queue delays
 python -m scripts.bench policy      a decision with everything on, and how soon an edited policy is in force
@@ -20,6 +21,7 @@ BENCHES = {
     "batching": "scripts.bench.batching",
     "classifier": "scripts.bench.classifier",
     "filter": "scripts.bench.filter",
+    "gateway": "scripts.bench.gateway",
     "goodput": "scripts.bench.goodput",
     "instances": "scripts.bench.instances",
     "policy": "scripts.bench.policy",

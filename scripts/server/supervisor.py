@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -41,6 +42,7 @@ class Supervisor:
         self._progress = progress
         self._summary = summary
         self._ready_file = ready_file
+        self.before_drain: Callable[[], None] = lambda: None
         self._plan = plan
         self._started = 0
         self._last: Generation | None = None
@@ -129,6 +131,7 @@ class Supervisor:
     def _drain(self) -> int:
         self._progress.step("stopping")
         self._readiness.is_stopping = True
+        self.before_drain()
         drains = self._servers.stop()
         while left := [drain for drain in drains if not drain.look()]:
             doing = left[-1].generation.stopping_status

@@ -70,7 +70,7 @@ def _compose():
 def test_up_serves_on_gpus_or_on_a_cpu_and_never_on_both():
     assert default_profiles() == ["gpu"]
     for profile, server in SERVERS.items():
-        assert started(profile) == [server, "prometheus", "grafana"]
+        assert started(profile) == [server, "gateway", "prometheus", "grafana"]
         ports = [port.rpartition(":")[0] for name in started(profile) for port in SERVICES[name]["ports"]]
         assert len(ports) == len(set(ports))
     both = [SERVICES[server]["ports"] for server in SERVERS.values()]
@@ -90,7 +90,7 @@ def test_no_service_may_do_more_than_it_needs(name):
 @each_service
 def test_each_image_is_pinned_and_each_port_is_of_this_machine_unless_somebody_says_so(name):
     service = SERVICES[name]
-    assert re.fullmatch(r"[\w./-]+:(v?\d+\.\d+\.\d+|gpu|cpu)", service["image"])
+    assert re.fullmatch(r"[\w./-]+:(v?\d+\.\d+\.\d+|gpu|cpu|gateway)", service["image"])
     for port in service.get("ports", []):
         assert re.fullmatch(
             r"\$\{LLM_ROUTER_(MONITORING_)?BIND:-127\.0\.0\.1\}:\$\{LLM_ROUTER_\w+_PORT:-\d+\}:\d+", port
@@ -152,7 +152,7 @@ def test_what_the_dockerfile_names_is_sent_to_the_builder():
     sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert all((ROOT / path).exists() for path in sent)
     assert set(re.findall(r"\b(requirements[\w-]*\.txt)\b", DOCKERFILE)) <= sent
-    assert sent >= {"bls", "engines", "model_repository", "requirements.txt", "scripts", "words"}
+    assert sent >= {"bls", "engines", "gateway", "model_repository", "requirements.txt", "scripts", "words"}
 
 
 def test_the_dockerfile_is_clean():

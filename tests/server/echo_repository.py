@@ -7,7 +7,17 @@ import re
 import shutil
 from pathlib import Path
 
-from bls.contract import ENGINE_CONTROL, LARGE, POSTPROCESSING, PREPROCESSING, ROUTER, SMALL
+from bls.contract import (
+    ENGINE_CONTROL,
+    LARGE,
+    POSTPROCESSING,
+    PREPROCESSING,
+    ROUTER,
+    SMALL,
+    TEXT_CLASSIFIER,
+    TEXT_PIPELINE,
+    TEXT_TOKENIZER,
+)
 from bls.paths import ROOT
 from bls.words.compiler import compile_folder
 
@@ -27,13 +37,16 @@ STOP_IS_AN_ERROR = 7  # SILENT, and a stop ends it with an error.
 CUT = 8  # Tokens cut at random into single bytes, one to four in a response; the milliseconds are the random seed.
 
 
-def make(folder: Path, routers: int = 4, words: Path = ROOT / "words", **replace: str) -> Path:
+def make(
+    folder: Path, routers: int = 4, words: Path = ROOT / "words", classifier: bool = False, **replace: str
+) -> Path:
     """Makes folder/model_repository, folder/engines/built and folder/words/compiled.bin, of the lists in `words`.
 
-    `replace`: values of the router's config by field.
+    `classifier`: with the text classifier, which is slow to load. `replace`: values of the router's config by field.
     """
     repository = folder / "model_repository"
-    for model in (ENGINE_CONTROL, POSTPROCESSING, PREPROCESSING, ROUTER):
+    encoder = (TEXT_TOKENIZER, TEXT_CLASSIFIER, TEXT_PIPELINE) if classifier else ()
+    for model in (ENGINE_CONTROL, POSTPROCESSING, PREPROCESSING, ROUTER, *encoder):
         shutil.copytree(SOURCE / model, repository / model)
     for model in (SMALL, LARGE):
         _make_engine(repository / model)

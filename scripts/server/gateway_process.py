@@ -1,0 +1,152 @@
+"""The gateway beside a server that scripts/serve runs: its options, its process, which is started again if it dies."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+
+from bls.paths import ROOT
+from scripts.host import children, preflight
+from scripts.host.preflight import Refused
+
+FROM_HTTP_PORT = 1000  # the gateway's port is so much higher, if it isn't told
+LOOPBACK = "127.0.0.1"
+KEYS = ROOT / "keys.txt"
+_AGAIN_S = 1.0  # between two starts of a gateway that dies
+_MORE_S = 5.0  # beyond the drain, before a gateway that doesn't end is killed
+ROUTER = "llm_router"
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("gateway, which speaks OpenAI's API")
+    group.add_argument("--gateway-port", type=int, metavar="N", help="9000, or --http-port + 1000")
+    group.add_argument("--no-gateway", action="store_true", help="Triton's own ports alone")
+    group.add_argument(
+        "--gateway-keys", type=Path, metavar="FILE", help="made by scripts/keys (keys.txt, if it's there)"
+    )
+    group.add_argument(
+        "--open-triton", action="store_true", help="Triton's ports on --host too, not on this machine alone"
+    )
+
+
+def tritons_host(options: argparse.Namespace, models: Sequence[str]) -> str:
+    """Where Triton listens: beside a gateway on this machine alone, unless its ports are to be open too."""
+    host = str(options.host)
+    return host if options.open_triton or not _is_wanted(options, models) else _near(host)
+
+
+def _near(host: str) -> str:
+    """The address itself if only this machine can reach it, else one of that kind."""
+    try:
+        if host == "localhost" or ip_address(host).is_loopback:
+            return host
+    except ValueError:
+        pass
+    return "::1" if ":" in host else LOOPBACK
+
+
+def _is_wanted(options: argparse.Namespace, models: Sequence[str]) -> bool:
+    return options.target == "cpu" and not options.no_gateway and ROUTER in models
+
+
+class Gateway:
+    """How the gateway of one server is started; `is_wanted` says whether there is one."""
+
+    def __init__(self, options: argparse.Namespace, models: Sequence[str]) -> None:
+        self.is_wanted = _is_wanted(options, models)
+        self.port: int = options.gateway_port or options.http_port + FROM_HTTP_PORT
+        self.keys: Path | None = options.gateway_keys or (KEYS if KEYS.exists() else None)
+        # Without keys anyone could ask, so only this machine may.
+        self.host: str = options.host if self.keys else LOOPBACK
+        triton = _near(options.host)  # which an address of all kinds takes too
+        triton = f"[{triton}]" if ":" in triton else triton
+        self._grpc = f"{triton}:{options.grpc_port}"
+        self._metrics = f"http://{triton}:{options.metrics_port}/metrics"
+        self._drain_s: int = options.exit_timeout_secs
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def check(self) -> None:
+        """Raises Refused if it could not run."""
+        if self.is_wanted:
+            preflight.check_ports(self.host, {"--gateway-port": self.port})
+            if self.keys and not self.keys.is_file():
+                raise Refused(f"there is no {self.keys}: scripts/keys add NAME makes it")
+
+    def command(self) -> list[str]:
+        words = [sys.executable, "-m", "scripts.gateway", f"--triton={self._grpc}", f"--triton-metrics={self._metrics}"]
+        words += [f"--host={self.host}", f"--port={self.port}", f"--drain-s={max(self._drain_s, 1)}"]
+        words += [f"--ledger={ROOT / 'logs' / 'usage'}"]
+        return words + ([f"--keys={self.keys}"] if self.keys else [])
+
+    def summary(self, question: str) -> list[str]:
+        """What a person wants to know of it once the server is ready."""
+        if not self.is_wanted:
+            return []
+        key = '"the key that scripts/keys printed"' if self.keys else '"none"'
+        asked = f'[{{"role": "user", "content": "{question}"}}]'
+        return [
+            f"  OpenAI   {self.url}/v1   (a page to look at: {self.url}/)",
+            "try it from Python, with pip install openai",
+            "  from openai import OpenAI",
+            f'  client = OpenAI(base_url="{self.url}/v1", api_key={key})',
+            f'  print(client.chat.completions.create(model="auto", messages={asked}).choices[0].message.content)',
+        ]
+
+    @contextmanager
+    def running(self, variables: Mapping[str, str], log: Path) -> Iterator[Process]:
+        """It runs as long as the block; without one that is wanted, nothing does."""
+        process = Process(self.command() if self.is_wanted else [], variables, log, self._drain_s + _MORE_S)
+        process.start()
+        try:
+            yield process
+        finally:
+            process.drain()
+
+
+class Process:
+    """`drain` ends it: answers that run are sent to their end first."""
+
+    def __init__(self, command: list[str], variables: Mapping[str, str], log: Path, patience_s: float) -> None:
+        self._command = command
+        self._variables = variables
+        self._log = log
+        self._patience_s = patience_s
+        self._is_ending = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+
+    def start(self) -> None:
+        if self._command:
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            self._keeper.start()
+
+    def drain(self) -> None:
+        """Does nothing the second time."""
+        self._is_ending.set()
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(self._patience_s)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        if self._keeper.is_alive():
+            self._keeper.join(self._patience_s)
+
+    def _keep(self) -> None:
+        while not self._is_ending.is_set():
+            with self._log.open("ab") as output:
+                self._process = children.start(self._command, self._variables, ROOT, output)
+            if self._is_ending.is_set():
+                self._process.send_signal(signal.SIGTERM)
+            self._process.wait()
+            self._is_ending.wait(_AGAIN_S)

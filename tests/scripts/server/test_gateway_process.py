@@ -1,0 +1,64 @@
+"""What scripts/serve says of the gateway that it starts beside the server."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts import serve
+from scripts.host.preflight import Refused
+from scripts.server import gateway_process
+from scripts.server.gateway_process import Gateway, tritons_host
+
+ROUTER = ("llm_router",)
+
+
+def options(*flags, target="cpu"):
+    return serve.parse([target, *flags])[0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "host"),
+    [
+        ([], "127.0.0.1"),
+        (["--host=0.0.0.0"], "127.0.0.1"),
+        (["--host=10.1.2.3"], "127.0.0.1"),
+        (["--host=::"], "::1"),
+        (["--host=::1"], "::1"),
+        (["--host=0.0.0.0", "--open-triton"], "0.0.0.0"),
+        (["--host=0.0.0.0", "--no-gateway"], "0.0.0.0"),
+    ],
+)
+def test_tritons_ports_are_for_this_machine_beside_a_gateway(flags, host):
+    assert tritons_host(options(*flags), ROUTER) == host
+
+
+def test_where_no_router_is_served_there_is_no_gateway_and_triton_listens_where_it_is_told():
+    assert not Gateway(options(), ("other",)).is_wanted
+    assert tritons_host(options("--host=0.0.0.0"), ("other",)) == "0.0.0.0"
+    assert not Gateway(options(target="gpu"), ROUTER).is_wanted
+
+
+def test_its_port_is_above_that_of_http_unless_it_is_told():
+    assert Gateway(options(), ROUTER).port == 9000
+    assert Gateway(options("--http-port=8100"), ROUTER).port == 9100
+    assert Gateway(options("--gateway-port=7000"), ROUTER).port == 7000
+
+
+def test_without_keys_it_is_for_this_machine_and_with_them_where_the_host_says(monkeypatch, tmp_path):
+    monkeypatch.setattr(gateway_process, "KEYS", tmp_path / "none")
+    assert Gateway(options("--host=0.0.0.0"), ROUTER).host == "127.0.0.1"
+    keys = tmp_path / "keys.txt"
+    keys.write_text("")
+    with_keys = Gateway(options("--host=0.0.0.0", f"--gateway-keys={keys}", "--grpc-port=8101"), ROUTER)
+    assert with_keys.host == "0.0.0.0"
+    assert {"--triton=127.0.0.1:8101", f"--keys={keys}", "--host=0.0.0.0"} <= set(with_keys.command())
+
+
+def test_keys_that_are_not_there_are_refused(tmp_path):
+    with pytest.raises(Refused, match="scripts/keys add"):
+        Gateway(options(f"--gateway-keys={tmp_path / 'none'}", "--gateway-port=1"), ROUTER).check()
+
+
+def test_the_snippet_that_is_shown_is_python():
+    *_, first, second, third = Gateway(options(), ROUTER).summary("What is the capital of France?")
+    compile("\n".join(line.strip() for line in (first, second, third)), "snippet", "exec")

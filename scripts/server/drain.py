@@ -15,6 +15,8 @@ from scripts.server.generation import Generation
 UNLOAD_S = 15  # what tritonserver may take beyond the drain before it is killed
 QUIET_LOOKS = 2  # so many in a row without anything in flight
 QUIET_MS = 500
+# In the last seconds, after which tritonserver cuts them all: connections that a busy client asks on again and again.
+LATE_S, LATE_QUIET_MS = 8.0, 30
 ROUTER = "llm_router"
 # What is in flight, by the models themselves; they say so while tritonserver ends.
 _IN_FLIGHT = ("llm_router_requests_in_flight", "nv_inference_pending_request_count")
@@ -31,6 +33,7 @@ class Drain:
         self._done = ""
         self._has_answered_all = False
         self._end = time.monotonic() + generation.settings.drain_s + UNLOAD_S
+        self._late = time.monotonic() + generation.settings.drain_s - LATE_S
         generation.leave()
         generation.server.stop()
 
@@ -40,7 +43,7 @@ class Drain:
         if server.exit_status() is not None:
             return True
         self.generation.look()
-        self.generation.close_idle_connections()
+        self.generation.close_idle_connections(LATE_QUIET_MS if time.monotonic() > self._late else None)
         if server.has_answered_all() or self._has_gone_quiet():
             self._has_answered_all = True
             server.kill()

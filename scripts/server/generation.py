@@ -123,8 +123,8 @@ class Generation:
         self.leave()
         self.server.clean_up()
 
-    def close_idle_connections(self) -> None:
-        idle_connections.close_idle(self.server.pid, self.settings.http_port)
+    def close_idle_connections(self, quiet_ms: int | None = None) -> None:
+        idle_connections.close_idle(self.server.pid, self.settings.http_port, quiet_ms)
 
     def metrics(self) -> str:
         return metrics_relay.read(self.settings.metrics_port) if self.settings.serves_metrics else ""

@@ -20,11 +20,11 @@ _LAST_SENT, _LAST_RECEIVED, _BYTES_RECEIVED = ("<I", 44), ("<I", 52), ("<Q", 128
 _TCP_INFO_BYTES = 136
 
 
-def close_idle(pid: int, port: int) -> int:
+def close_idle(pid: int, port: int, quiet_ms: int | None = None) -> int:
     """Closes the idle connections of process `pid` to its own `port`; returns how many."""
     closed = 0
     for connection in server_sockets.connections(pid, port):
-        if is_idle(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)):
+        if is_idle(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES), quiet_ms):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
                 closed += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from scripts.server.tritonserver import Settings, shown
 STOPPED, LOAD_FAILED, DIED, CUT_OFF = 0, 3, 4, 6  # exit statuses, explained in scripts/serve.py
 REPLACE_SIGNAL = signal.SIGUSR1
 TICK_S = 0.25
+LOG_S = 2.0  # until a server that is ready must have said so of each model; on a full disk it says nothing
 
 
 class Supervisor:
@@ -115,6 +117,10 @@ class Supervisor:
                 return False
             if self._signal() in self._stop_signals:
                 return True
+        end = time.monotonic() + LOG_S
+        while first.waiting and not first.failure and time.monotonic() < end:
+            first.look()
+            time.sleep(0.05)
         first.look()
         return False
 

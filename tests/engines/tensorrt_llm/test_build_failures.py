@@ -37,7 +37,7 @@ def test_a_failing_program_is_named_with_its_status_its_words_and_the_log(world,
     assert line.startswith(
         f"error: {name} ended with exit status 3: RuntimeError: no such layer (the full output is in "
     )
-    log = Path(line.rpartition(": ")[2].removesuffix(")"))
+    log = Path(line.rpartition(" is in ")[2].removesuffix(")"))
     assert "RuntimeError: no such layer" in log.read_text()
     assert world.names() == [".small.lock", ".small.work"]
 

@@ -231,7 +231,7 @@ def kill_a_stub(server: Server) -> int:
 def test_models_are_repaired_with_the_key_and_with_a_persons_own(tmp_path, flags):
     with running_server(tmp_path, add_model(tmp_path / "models", instances=2), *flags) as running:
         kill_a_stub(running)
-        assert eventually(lambda: "model sleeper is back" in running.console.read_text(), 60)
+        assert eventually(lambda: "model sleeper is whole again" in running.console.read_text(), 60)
         assert sleeper.sleep(running, 0.0) == [0.0]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bls import manifest as manifests
+from bls.contract import ENGINE_PREFIX
 from bls.errors import BadRequest
 from bls.manifest import Manifest
 from bls.tiers import tiers
@@ -27,6 +28,8 @@ class TierTokenizer:
 def load_tiers(model_repository: Path) -> dict[str, TierTokenizer]:
     """Each tier's tokenizer, loaded once where they are the same. Raises BadManifest, BadTokenizer."""
     found = {tier: manifests.load(manifests.built_folder(model_repository, tier)) for tier in tiers(model_repository)}
+    if not found:
+        raise manifests.BadManifest(f"{model_repository} has no engine: their folders are named {ENGINE_PREFIX}<tier>")
     loaded: dict[str, Tokenizer] = {}
     for manifest in found.values():
         if manifest.tokenizer.sha256 not in loaded:

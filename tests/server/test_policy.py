@@ -267,7 +267,7 @@ def test_a_rule_that_raises_or_stalls_on_a_request_gives_the_default(policy, ser
 def test_ten_thousand_edits_wedge_nothing(policy, server):
     """Most are seen by nobody, as an editor's or a script's are that saves all the time; the last good one is taken."""
     source = random.Random(1)
-    lines = SOURCE.split("\n")
+    lines = changed().split("\n")
     with load(server, streams=4, seed=ENDLESS + 5) as lasts:
         for turn in range(10_000):
             at = source.randrange(len(lines))

@@ -174,7 +174,8 @@ def test_beams_and_rows_keep_their_places(client, local):
 
 def test_an_engine_that_is_not_built_is_named_when_the_model_loads(tmp_path):
     repository = tmp_path / "model_repository"
-    shutil.copytree(ROOT / "model_repository" / "postprocessing", repository / "postprocessing")
-    with launched(tmp_path, repository) as launch:
+    for model in ("postprocessing", "tensorrt_llm_small"):
+        shutil.copytree(ROOT / "model_repository" / model, repository / model)
+    with launched(tmp_path, repository, "--load-model=postprocessing") as launch:
         assert launch.wait() == 3
     assert "engine.json is missing: run `python -m scripts.build_engines" in launch.console.read_text()

@@ -229,6 +229,12 @@ def test_an_engine_that_is_not_built_is_named_with_what_to_run(tmp_path):
         load_tiers(engine_folders(tmp_path / "model_repository"))
 
 
+def test_a_repository_without_an_engine_says_how_their_folders_are_named(tmp_path):
+    (tmp_path / "model_repository").mkdir()
+    with pytest.raises(BadManifest, match="has no engine: their folders are named tensorrt_llm_<tier>"):
+        load_tiers(tmp_path / "model_repository")
+
+
 def test_loading_builds_the_byte_table_of_each_tier(tiers):
     ensure_tables(tiers)
     for tier in tiers.values():

@@ -19,6 +19,7 @@ from bls.routing.settings import Settings
 from bls.routing.shared_table import SharedTable
 from bls.routing.waiting import REQUEST_WORK, Waiting
 
+_LEAST_INSTANCES = 8
 _CHARACTERS_A_TOKEN = 4
 _LOOK_SECONDS = 1.0
 _LONGEST_HINT_SECONDS = 10
@@ -35,7 +36,7 @@ class Places:
     @property
     def free(self) -> int:
         """Left for refusals, for requests that are turned away, and for priority 1."""
-        return self.instances // 8
+        return math.ceil(self.instances / 10) if self.instances >= _LEAST_INSTANCES else 0
 
     @property
     def all(self) -> int:
@@ -50,7 +51,7 @@ class Places:
         """At one engine, so that the others have some left."""
         if not self.free:
             return settings.max_in_flight.get(model, sys.maxsize)
-        share = self.all - self.all // 5 if len(settings.models) > 1 else self.all
+        share = self.all - math.ceil(self.all / 10) if len(settings.models) > 1 else self.all
         return settings.max_in_flight.get(model, share)
 
 

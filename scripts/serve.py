@@ -275,7 +275,7 @@ def _run(
         told = summary(each, gateway)
         supervisor = Supervisor(each, make_start, make_server, progress, told, options.ready_file, plan)
         log = each.log.with_name(f"gateway-{gateway.port}.log")
-        with gateway.running(Environment().variables(), log) as process:
+        with gateway.running(Environment().variables(), log, progress.say) as process:
             supervisor.before_drain = process.drain  # Triton loses what it is still answering when it is told to end.
             return supervisor.run()
 

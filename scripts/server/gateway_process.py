@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,7 +19,9 @@ from scripts.host.preflight import Refused
 FROM_HTTP_PORT = 1000  # the gateway's port is so much higher, if it isn't told
 LOOPBACK = "127.0.0.1"
 KEYS = ROOT / "keys.txt"
-_AGAIN_S = 1.0  # between two starts of a gateway that dies
+PYTHON = ROOT / ".venv" / "bin" / "python"  # that of the set-up: the first scripts/serve runs on the system's
+_AGAIN_S, _LONGEST_AGAIN_S = 1.0, 30.0  # between two starts of a gateway that dies, the more often the longer
+_WELL_S = 60.0  # a gateway that ran so long counts as a new one
 _MORE_S = 5.0  # beyond the drain, before a gateway that doesn't end is killed
 ROUTER = "llm_router"
 
@@ -83,7 +85,7 @@ class Gateway:
                 raise Refused(f"there is no {self.keys}: scripts/keys add NAME makes it")
 
     def command(self) -> list[str]:
-        words = [sys.executable, "-m", "scripts.gateway", f"--triton={self._grpc}", f"--triton-metrics={self._metrics}"]
+        words = [str(PYTHON), "-m", "scripts.gateway", f"--triton={self._grpc}", f"--triton-metrics={self._metrics}"]
         words += [f"--host={self.host}", f"--port={self.port}", f"--drain-s={max(self._drain_s, 1)}"]
         words += [f"--ledger={ROOT / 'logs' / 'usage'}"]
         return words + ([f"--keys={self.keys}"] if self.keys else [])
@@ -103,9 +105,9 @@ class Gateway:
         ]
 
     @contextmanager
-    def running(self, variables: Mapping[str, str], log: Path) -> Iterator[Process]:
-        """It runs as long as the block; without one that is wanted, nothing does."""
-        process = Process(self.command() if self.is_wanted else [], variables, log, self._drain_s + _MORE_S)
+    def running(self, variables: Mapping[str, str], log: Path, say: Callable[[str], None]) -> Iterator[Process]:
+        """It runs as long as the block; without one that is wanted, nothing does. `say` is told when it dies."""
+        process = Process(self.command() if self.is_wanted else [], variables, log, self._drain_s + _MORE_S, say)
         process.start()
         try:
             yield process
@@ -116,11 +118,19 @@ class Gateway:
 class Process:
     """`drain` ends it: answers that run are sent to their end first."""
 
-    def __init__(self, command: list[str], variables: Mapping[str, str], log: Path, patience_s: float) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        variables: Mapping[str, str],
+        log: Path,
+        patience_s: float,
+        say: Callable[[str], None] = print,
+    ) -> None:
         self._command = command
         self._variables = variables
         self._log = log
         self._patience_s = patience_s
+        self._say = say
         self._is_ending = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._keeper = threading.Thread(target=self._keep, daemon=True)
@@ -143,10 +153,17 @@ class Process:
             self._keeper.join(self._patience_s)
 
     def _keep(self) -> None:
+        pause = _AGAIN_S
         while not self._is_ending.is_set():
+            began = time.monotonic()
             with self._log.open("ab") as output:
                 self._process = children.start(self._command, self._variables, ROOT, output)
             if self._is_ending.is_set():
                 self._process.send_signal(signal.SIGTERM)
-            self._process.wait()
-            self._is_ending.wait(_AGAIN_S)
+            status = self._process.wait()
+            if self._is_ending.is_set():
+                return
+            pause = _AGAIN_S if time.monotonic() - began > _WELL_S else pause
+            self._say(f"error: the gateway ended with status {status}, the next start is in {pause:.0f} s: {self._log}")
+            self._is_ending.wait(pause)
+            pause = min(2 * pause, _LONGEST_AGAIN_S)

@@ -18,7 +18,7 @@ import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from bls.contract import contract_of
-from bls.paths import MODEL_REPOSITORY
+from bls.paths import MODEL_REPOSITORY, ROOT
 from scripts.host.processes import is_alive
 from tests.faults import victims
 from tests.faults.load import Load
@@ -31,7 +31,7 @@ MODELS = sorted(folder.name for folder in MODEL_REPOSITORY.iterdir() if contract
 DATATYPES = {"BYTES": "bytes", "INT32": "int", "INT64": "int64", "UINT64": "uint64", "FP32": "fp32", "BOOL": "bool"}
 TEXTS = ("", "Hi", "a" * 5000, "\x00", "é" * 100, "<|im_end|>", '{"a":1}', "[" * 2000, "{{7*7}}", "../../etc/passwd")
 NUMBERS = (-1, 0, 1, 3, 2**31 - 1, -(2**31))
-INSIDES = re.compile(r"Traceback|\[INTERNAL\]|File \"|/work/|/root/|/tmp/|\.py\b|object at 0x")
+INSIDES = re.compile(rf"Traceback|\[INTERNAL\]|File \"|{re.escape(str(ROOT))}|/root/|/tmp/|\.py\b|object at 0x")
 
 
 def names(chance: random.Random, model: str) -> list[str]:

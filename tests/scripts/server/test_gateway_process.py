@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import queue
+import sys
+
 import pytest
 
 from scripts import serve
+from scripts.environment import Environment
 from scripts.host.preflight import Refused
 from scripts.server import gateway_process
-from scripts.server.gateway_process import Gateway, tritons_host
+from scripts.server.gateway_process import Gateway, Process, tritons_host
 
 ROUTER = ("llm_router",)
 
@@ -62,3 +66,18 @@ def test_keys_that_are_not_there_are_refused(tmp_path):
 def test_the_snippet_that_is_shown_is_python():
     *_, first, second, third = Gateway(options(), ROUTER).summary("What is the capital of France?")
     compile("\n".join(line.strip() for line in (first, second, third)), "snippet", "exec")
+
+
+def test_it_runs_on_the_python_of_the_set_up_whichever_one_runs_scripts_serve():
+    assert Gateway(options(), ROUTER).command()[0] == str(Environment().python)
+
+
+def test_a_gateway_that_dies_is_told_and_started_again(tmp_path):
+    told = queue.Queue()
+    process = Process([sys.executable, "-c", "import sys; sys.exit(7)"], {}, tmp_path / "log", 5.0, told.put)
+    process.start()
+    try:
+        assert "the gateway ended with status 7" in told.get(timeout=60)
+        assert "the next start is in 2 s" in told.get(timeout=60)
+    finally:
+        process.drain()

@@ -16,6 +16,7 @@ import pytest
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 MADE = ROOT / ".venv-clients"
+LOCK = ROOT / ".venv-clients.lock"  # not in the folder, which is cleared while it is made
 REQUIREMENTS = FOLDER / "requirements.txt"
 NPM_PACKAGE = "openai@7.59.0"
 PYTHON_CLIENTS = ("openai_python", "openai_responses", "anthropic_python", "langchain_client", "litellm_client")
@@ -44,8 +45,7 @@ def python() -> Path:
     """The Python that has the clients. Skips the test where they can't be had, but not in CI."""
     wanted = hashlib.sha256(REQUIREMENTS.read_bytes() + NPM_PACKAGE.encode()).hexdigest()
     stamp = MADE / "complete"
-    MADE.mkdir(exist_ok=True)
-    with (MADE / "lock").open("w") as lock:
+    with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists() or stamp.read_text() != wanted:
             _make()

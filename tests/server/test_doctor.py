@@ -178,16 +178,6 @@ def test_a_child_that_is_unloaded_is_told_and_an_ensemble_that_went_with_its_mod
         control(server, model, "load")
 
 
-def test_a_use_of_the_cpu_that_swings_while_requests_are_there(server, examine):
-    begin = time.monotonic()
-    with (
-        meanwhile(lambda _: stream(server, 20, 100), 1),
-        tokenizing(server, LONG, 4, lambda: (time.monotonic() - begin) % 1.5 < 0.75),
-    ):
-        report = examine(3.5)
-    assert found(report)["cpu_swings"]["subject"] == "CPU"
-
-
 def test_a_clock_that_differs_and_a_page_that_is_a_copy(server, tmp_path):
     """Those of this machine are right, so the doctor gets a wrong clock, and the page of a moment before."""
     copy = urllib.request.urlopen(server.metrics_url).read()

@@ -46,12 +46,7 @@ def _asks(visit: Visit, body: ChatBody, answers: int) -> list[Ask]:
 
 
 async def _whole(visit: Visit, body: ChatBody, asks: list[Ask]) -> None:
-    texts = [""] * len(asks)
-    ends = [Piece()] * len(asks)
-    async with aclosing(visit.answers(asks)) as pieces:
-        async for index, piece in pieces:
-            texts[index] += piece.text
-            ends[index] = piece
+    texts, ends = await visit.whole(asks)
     tool = chat_body.forced_tool(body)
     stops = _stops(body)
     choices = [_choice(index, texts[index], ends[index], tool, stops) for index in range(len(asks))]

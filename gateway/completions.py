@@ -103,12 +103,7 @@ def _choice(index: int, text: str, end: Piece, body: CompletionBody) -> dict[str
 
 
 async def _whole(visit: Visit, body: CompletionBody, asks: list[Ask]) -> None:
-    texts = [""] * len(asks)
-    ends = [Piece()] * len(asks)
-    async with aclosing(visit.answers(asks)) as pieces:
-        async for index, piece in pieces:
-            texts[index] += piece.text
-            ends[index] = piece
+    texts, ends = await visit.whole(asks)
     answer = {
         **_head(body),
         "system_fingerprint": fingerprint(ends[0]) or "",

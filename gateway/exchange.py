@@ -50,7 +50,6 @@ class Exchange:
         self.sent_at = self.began
         self.sequence = 0  # of the next event, where events are numbered
         self.more_headers: list[tuple[bytes, bytes]] = []
-        self._client: tuple[str, int] | None = scope.get("client")
         self._transport = scope.get("transport")
         self._receive = receive
         self._send = send
@@ -58,10 +57,6 @@ class Exchange:
         self._is_over = False
         self._task: asyncio.Task[Any] | None = asyncio.current_task()
         self._watch: asyncio.Task[None] | None = None
-
-    @property
-    def client_host(self) -> str:
-        return self._client[0] if self._client else ""
 
     async def body(self, limit: int) -> bytes:
         """The whole JSON body. Raises NotJson, TooLarge or ClientLeft."""

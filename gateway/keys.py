@@ -145,10 +145,6 @@ class Keys:
             self._seen = _state_of(path)
             self._by_digest = {key.digest: key for key in read_file(path)}
 
-    @property
-    def are_needed(self) -> bool:
-        return self._path is not None
-
     def refresh(self) -> None:
         """Reads the file again if it has changed."""
         if self._path is None or (state := _state_of(self._path)) == self._seen:

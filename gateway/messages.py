@@ -53,11 +53,7 @@ async def create(visit: Visit) -> None:
     if body.stream:
         await _stream(visit, head, ask, body)
         return
-    text, end = "", Piece()
-    async with aclosing(visit.answers([ask])) as pieces:
-        async for _, piece in pieces:
-            text += piece.text
-            end = piece
+    (text,), (end,) = await visit.whole([ask])
     content = [{"type": "text", "text": text}]
     answer = {**head, "content": content, **_ending(end, body), "usage": _usage(visit)}
     await visit.exchange.reply(200, msgspec.json.encode(answer))

@@ -26,11 +26,7 @@ async def create(visit: Visit) -> None:
     if body.stream:
         await _stream(visit, response, ask)
         return
-    text, end = "", Piece()
-    async with aclosing(visit.answers([ask])) as pieces:
-        async for _, piece in pieces:
-            text += piece.text
-            end = piece
+    (text,), (end,) = await visit.whole([ask])
     await visit.exchange.reply(200, msgspec.json.encode(response.ended(text, end, visit)))
 
 

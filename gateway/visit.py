@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -89,6 +90,15 @@ class Visit:
                 yield index, piece
         finally:
             await pieces.aclose()
+
+    async def whole(self, asks: Sequence[Ask]) -> tuple[list[str], list[Piece]]:
+        """The texts of all answers and their last pieces, in the order of `asks`, once all have ended."""
+        texts, ends = [""] * len(asks), [Piece()] * len(asks)
+        async with aclosing(self.answers(asks)) as pieces:
+            async for index, piece in pieces:
+                texts[index] += piece.text
+                ends[index] = piece
+        return texts, ends
 
     def details(self, piece: Piece) -> dict[str, Any] | None:
         """What else is known of an answer, for those who ask by the header `x-router-details`."""

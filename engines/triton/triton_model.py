@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from bls import contract, errors, manifest, triton_io
+from bls.contract import ENGINE_PREFIX
 from engines.triton import grammar_gate, libraries, metrics, tensors
 from engines.triton.coalescer import Pace
 from engines.triton.engine import Engine, Periods
@@ -21,8 +22,6 @@ from engines.worker.worker import Start
 
 log = logging.getLogger(__name__)
 
-_MODEL_PREFIX = "tensorrt_llm_"
-
 
 class EngineModel:
     """The engine of the tier that the model's name ends with, computed by what its config.pbtxt names."""
@@ -30,7 +29,7 @@ class EngineModel:
     def __init__(self, args: Mapping[str, str]) -> None:
         triton_io.log_to_triton()
         library, self._settings = libraries.choose(triton_io.parameters(args))
-        tier = args["model_name"].removeprefix(_MODEL_PREFIX)
+        tier = args["model_name"].removeprefix(ENGINE_PREFIX)
         folder = manifest.built_folder(triton_io.repository(args), tier)
         self._manifest = manifest.load(folder)
         start = Start(library.pipeline, folder, self._settings)

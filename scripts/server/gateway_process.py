@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 
+from bls.contract import ROUTER
 from bls.paths import ROOT
 from scripts.host import children, preflight
 from scripts.host.preflight import Refused
@@ -23,7 +24,6 @@ PYTHON = ROOT / ".venv" / "bin" / "python"  # that of the set-up: the first scri
 _AGAIN_S, _LONGEST_AGAIN_S = 1.0, 30.0  # between two starts of a gateway that dies, the more often the longer
 _WELL_S = 60.0  # a gateway that ran so long counts as a new one
 _MORE_S = 5.0  # beyond the drain, before a gateway that doesn't end is killed
-ROUTER = "llm_router"
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Arrays of shape [1,1] and [1,n], as a request of batch 1 carries them."""
+"""Arrays of shape [1,1] and [1,n], as a request of batch 1 carries them, and texts as NVIDIA's models send them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ def boolean(value: bool) -> Array:
 def strings(*values: str) -> Array:
     """UTF-8 bytes in an object array, as Triton's STRING tensors are."""
     return np.array([[value.encode() for value in values]], dtype=np.object_)
+
+
+def text(value: str) -> Array:
+    """Shape [1]: so NVIDIA's postprocessing answers a request of one row and one beam, and its clients read [0]."""
+    return np.array([value.encode()], dtype=np.object_)
 
 
 def read_text(value: Any, name: str) -> str:

@@ -55,6 +55,8 @@ PREPROCESSING = "preprocessing"
 POSTPROCESSING = "postprocessing"
 ENGINE_CONTROL = "engine_control"
 ROUTER = "llm_router"
+# The names by which NVIDIA's clients ask: a link to the router's folder serves it under them. None is a tier.
+NVIDIA_NAMES = ("ensemble", "tensorrt_llm_bls")
 TEXT_TOKENIZER = "text_tokenizer"
 TEXT_CLASSIFIER = "text_classifier_onnx"
 TEXT_PIPELINE = "text_pipeline_ensemble"
@@ -284,6 +286,10 @@ POSTPROCESSING_CONTRACT = Contract(
     """),
     outputs=_tensors("""
         OUTPUT               STRING [-1]
+    """)
+    # Ours: OUTPUT as [rows, beams], which Triton lets an ensemble's next step take.
+    + _tensors("""
+        OUTPUT_ROWS          STRING [-1]
     """),
 )
 
@@ -390,7 +396,7 @@ _CONTRACTS = {
     PREPROCESSING: PREPROCESSING_CONTRACT,
     POSTPROCESSING: POSTPROCESSING_CONTRACT,
     ENGINE_CONTROL: ENGINE_CONTROL_CONTRACT,
-    ROUTER: ROUTER_CONTRACT,
+    **dict.fromkeys((ROUTER, *NVIDIA_NAMES), ROUTER_CONTRACT),
     TEXT_TOKENIZER: TEXT_TOKENIZER_CONTRACT,
     TEXT_CLASSIFIER: TEXT_CLASSIFIER_CONTRACT,
     TEXT_PIPELINE: TEXT_PIPELINE_CONTRACT,
@@ -403,4 +409,4 @@ _CONTRACTS = {
 
 def contract_of(model: str) -> Contract | None:
     """What a model of the repository takes and gives; None for any other. Every tier's engine model keeps ENGINE."""
-    return ENGINE if model.startswith(ENGINE_PREFIX) else _CONTRACTS.get(model)
+    return _CONTRACTS.get(model) or (ENGINE if model.startswith(ENGINE_PREFIX) else None)

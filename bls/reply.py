@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bls.arrays import Array, int32, strings
+from bls.arrays import Array, int32, text
 from bls.routing.decision import Decision
 
 LOG_PROBS = ("cum_log_probs", "output_log_probs")
@@ -29,23 +29,26 @@ class Reply:
     is_first: bool = False  # of several: it tells the route too, for those who can't wait for the end
 
     def tensors(self, outputs: frozenset[str]) -> dict[str, Array]:
-        """The router's output tensors among `outputs`, batch dimension first: [1,1], output_log_probs [1,1,n]."""
-        tensors = {"text_output": strings(self.text), **self.log_probs}
+        """The router's output tensors among `outputs`, in the shapes of NVIDIA's tensorrt_llm_bls at run time.
+
+        Those are not the config's dims: texts are [1], numbers and cum_log_probs [1,1], output_log_probs [1,1,n].
+        """
+        tensors = {"text_output": text(self.text), **self.log_probs}
         if "num_output_tokens" in outputs:
             tensors["num_output_tokens"] = int32(self.output_tokens)
         if "num_input_tokens" in outputs:
             tensors["num_input_tokens"] = int32(self.input_tokens)
         if self.finish_reason:
-            tensors["finish_reason"] = strings(self.finish_reason)
+            tensors["finish_reason"] = text(self.finish_reason)
         if self.finish_reason or self.is_first:
             if self.decision:
-                tensors["model"], tensors["reason"] = strings(self.decision.model), strings(self.decision.reason)
+                tensors["model"], tensors["reason"] = text(self.decision.model), text(self.decision.reason)
                 if "route_info" in outputs:
-                    tensors["route_info"] = strings(json.dumps(self.decision.as_json()))
+                    tensors["route_info"] = text(json.dumps(self.decision.as_json()))
             if self.words_version:
-                tensors["words_version"] = strings(self.words_version)
+                tensors["words_version"] = text(self.words_version)
             if self.verdict:
-                tensors["verdict"], tensors["verdict_reason"] = map(strings, self.verdict)
+                tensors["verdict"], tensors["verdict_reason"] = map(text, self.verdict)
         return {name: array for name, array in tensors.items() if name in outputs}
 
 
@@ -62,10 +65,10 @@ def joined(replies: Iterable[Reply]) -> Reply:
 
 def accumulated(replies: Iterable[Reply]) -> Iterator[Reply]:
     """The same pieces, each with the whole text so far, as the peer's accumulate_tokens sends it."""
-    text = ""
+    whole = ""
     for reply in replies:
-        text += reply.text
-        yield replace(reply, text=text)
+        whole += reply.text
+        yield replace(reply, text=whole)
 
 
 def joined_log_probs(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:

@@ -14,12 +14,13 @@ from bls.shadow import Shadow
 from bls.watcher import TIMEOUT, Watch, Watcher
 
 
-def serve(request: Any, router: Router, watcher: Watcher) -> None:
-    """Answers one decoupled request of llm_router. Whatever happens, its stream ends once."""
+def serve(request: Any, router: Router, watcher: Watcher, is_decoupled: bool = True) -> None:
+    """Answers one request of llm_router. Whatever happens, its stream ends once; one that isn't decoupled has no more
+    than that end, which Triton takes from a response sender as well."""
     sender = triton_io.Sender(request)
     watch = answer = None
     try:
-        parsed = _read(request, router)
+        parsed = _read(request, router, is_decoupled)
         timeout_seconds = parsed.timeout_seconds or router.policy.settings.timeout_seconds
         watch = Watch(sender.is_cancelled, timeout_seconds, _give_up_on(sender))
         watcher.follow(watch)
@@ -55,9 +56,9 @@ def _run_shadow(due: Shadow, router: Router, watcher: Watcher) -> None:
         watch.end()
 
 
-def _read(request: Any, router: Router) -> Request:
+def _read(request: Any, router: Router, is_decoupled: bool) -> Request:
     try:
-        return parse(
+        parsed = parse(
             triton_io.inputs(request),
             triton_io.request_parameters(request),
             frozenset(request.requested_output_names()),
@@ -65,6 +66,9 @@ def _read(request: Any, router: Router) -> Request:
             request.timeout(),
             router.policy.settings.parameters,
         )
+        if parsed.stream and not is_decoupled:
+            raise errors.BadRequest("stream is true, but the config of this model says decoupled: false")
+        return parsed
     except errors.BadRequest as error:
         router.refuse(request.request_id(), error)
         raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bls.contract import ENGINE_PREFIX, LARGE, SMALL
+from bls.contract import ENGINE_PREFIX, LARGE, NVIDIA_NAMES, SMALL
 from bls.paths import MODEL_REPOSITORY
 
 
@@ -16,7 +16,7 @@ def engine_models(repository: Path = MODEL_REPOSITORY) -> tuple[str, ...]:
     """The engine models whose folders hold a config, the two shipped ones first."""
     found = {path.parent.name for path in repository.glob(f"{ENGINE_PREFIX}*/config.pbtxt")}
     found |= {path.parent.parent.name for path in repository.glob(f"{ENGINE_PREFIX}*/configs/*.pbtxt")}
-    return tuple(sorted(found, key=lambda model: (model not in (SMALL, LARGE), model == LARGE, model)))
+    return tuple(sorted(filter(is_engine, found), key=lambda model: (model not in (SMALL, LARGE), model == LARGE, model)))
 
 
 def tiers(repository: Path = MODEL_REPOSITORY) -> tuple[str, ...]:
@@ -32,4 +32,4 @@ def tier_of(model: str) -> str:
 
 
 def is_engine(model: str) -> bool:
-    return model.startswith(ENGINE_PREFIX) and model != ENGINE_PREFIX
+    return model.startswith(ENGINE_PREFIX) and model not in (ENGINE_PREFIX, *NVIDIA_NAMES)

@@ -62,6 +62,11 @@ def instances(args: Mapping[str, str]) -> int:
     return sum(group["count"] for group in json.loads(args["model_config"])["instance_group"])
 
 
+def is_decoupled(args: Mapping[str, str]) -> bool:
+    """Whether the model may answer a request by any number of responses; otherwise by exactly one, to plain infer too."""
+    return bool(json.loads(args["model_config"]).get("model_transaction_policy", {}).get("decoupled", False))
+
+
 def repository(args: Mapping[str, str]) -> Path:
     """The model repository: the folder that holds this model's folder."""
     return Path(args["model_repository"]).resolve().parent

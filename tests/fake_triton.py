@@ -142,7 +142,7 @@ def texts(values: Any) -> list[str]:
 
 
 def text_array(text: str) -> Any:
-    return np.array([[text.encode()]], dtype=np.object_)
+    return np.array([text.encode()], dtype=np.object_)
 
 
 def router_response(text: str, tokens: int, finish_reason: str) -> Any:

@@ -24,9 +24,9 @@ class Postprocessor:
         self._skips_special = skip_special_tokens
 
     def answer(self, inputs: Tensors, requested: frozenset[str]) -> dict[str, np.ndarray[Any, Any]]:
-        """OUTPUT [rows, beams]: the text of the first SEQUENCE_LENGTH ids of each beam, up to the first stop word.
+        """OUTPUT [rows * beams], as NVIDIA's model sends it whatever its config says; OUTPUT_ROWS [rows, beams].
 
-        Raises BadRequest.
+        Each is the text of a beam's first SEQUENCE_LENGTH ids, up to the first stop word. Raises BadRequest.
         """
         ids, lengths = inputs["TOKENS_BATCH"], inputs["SEQUENCE_LENGTH"]
         if ids.ndim != 3 or lengths.shape != ids.shape[:2]:
@@ -39,7 +39,8 @@ class Postprocessor:
             tokenizer = self._tier(inputs, row).tokenizer
             text = tokenizer.decode(ids[row, beam, :length].tolist(), self._skips(inputs, row))
             texts[row, beam] = before_first(text, self._stop_words(inputs, row)).encode()
-        return {"OUTPUT": texts} if "OUTPUT" in requested else {}
+        shapes = {"OUTPUT": texts.reshape(-1), "OUTPUT_ROWS": texts}
+        return {name: array for name, array in shapes.items() if name in requested}
 
     def _tier(self, inputs: Tensors, row: int) -> TierTokenizer:
         return tier_named(self._tiers, read_text(_element(inputs, "TIER", row, DEFAULT_TIER), "TIER"))

@@ -24,7 +24,7 @@ def piece(finish: str, place: int) -> bytes:
         words |= {"model": "tensorrt_llm_small", "reason": "default"}
     for name, text in words.items():
         if text:
-            response.outputs.add(name=name, datatype="BYTES", shape=[1, 1])
+            response.outputs.add(name=name, datatype="BYTES", shape=[1])
             response.raw_output_contents.append(len(text).to_bytes(4, "little") + text.encode())
     for name in ("num_input_tokens", "num_output_tokens"):
         response.outputs.add(name=name, datatype="INT32", shape=[1, 1])

@@ -31,8 +31,9 @@ def repository(folder: Path, words: int) -> Path:
         shutil.copytree(ROOT / "model_repository" / model, models / model)
     shutil.copytree(models / ROUTER, models / UNFILTERED)
     config = models / UNFILTERED / "config.pbtxt"
-    text = config.read_text().replace(f'name: "{ROUTER}"', f'name: "{UNFILTERED}"')
-    text, found = re.subn(r'(key: "sensitive_words".*\n\s*value: { string_value: ")true', r"\g<1>false", text)
+    text, found = re.subn(
+        r'(key: "sensitive_words".*\n\s*value: { string_value: ")true', r"\g<1>false", config.read_text()
+    )
     assert found
     config.write_text(text)
     shutil.copytree(ROOT / "engines" / "built", folder / "engines" / "built", copy_function=os.link)

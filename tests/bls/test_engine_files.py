@@ -22,7 +22,7 @@ class Caller:
         assert model == POSTPROCESSING
         self.tiers.append(tensors["TIER"].flat[0])
         text = "".join(chr(token) for token in tensors["TOKENS_BATCH"].flat)
-        return {"OUTPUT": np.array([[text.encode()]], dtype=np.object_)}
+        return {"OUTPUT": np.array([text.encode()], dtype=np.object_)}
 
 
 def build(folder, sha256="a" * 64, joins="byte_level", **changes):

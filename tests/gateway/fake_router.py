@@ -193,7 +193,7 @@ def _piece(text: str, tokens: int, finish: str, is_first: bool, values: dict[str
     contents = {name: _counted(word) for name, word in words.items()}
     contents["num_output_tokens"] = struct.pack("<i", tokens)
     contents["num_input_tokens"] = struct.pack("<i", len(_text(values).split()))
-    message = kserve.ModelStreamInferResponse(infer_response=_response(**contents))
+    message = kserve.ModelStreamInferResponse(infer_response=_response({name: [1] for name in words}, **contents))
     message.infer_response.parameters["triton_final_response"].bool_param = bool(finish)
     return message
 

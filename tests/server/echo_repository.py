@@ -50,15 +50,26 @@ def make(
         shutil.copytree(SOURCE / model, repository / model)
     for model in (SMALL, LARGE):
         _make_engine(repository / model)
-    config = repository / ROUTER / "config.pbtxt"
-    text = config.read_text()
-    for field, value in {"count": str(routers), **replace}.items():
-        text, found = re.subn(rf"\b{field}: \S+", f"{field}: {value}", text, count=1)
-        assert found, field
-    config.write_text(text)
+    _replace(repository / ROUTER / "config.pbtxt", {"count": str(routers), **replace})
     shutil.copytree(ROOT / "engines" / "built", folder / "engines" / "built", copy_function=os.link)
     compile_folder(words, folder / "words" / "compiled.bin")
     return repository
+
+
+def copy_model(repository: Path, model: str, name: str, **replace: str) -> None:
+    """Puts a copy of a model beside it, under another name and with these fields of its config replaced."""
+    shutil.copytree(repository / model, repository / name)
+    config = repository / name / "config.pbtxt"
+    config.write_text(f'name: "{name}"\n' + re.sub(r"^name: .*\n", "", config.read_text(), flags=re.MULTILINE))
+    _replace(config, replace)
+
+
+def _replace(config: Path, fields: dict[str, str]) -> None:
+    text = config.read_text()
+    for field, value in fields.items():
+        text, found = re.subn(rf"\b{field}: \S+", f"{field}: {value}", text, count=1)
+        assert found, field
+    config.write_text(text)
 
 
 def set_parameter(repository: Path, model: str, key: str, value: str) -> None:

@@ -26,8 +26,11 @@ def tensors(rows, lengths=None, **given):
 
 
 def texts(postprocessor, rows, **given):
+    """Sorted into rows again: OUTPUT has one text after the other, as NVIDIA's has."""
     output = postprocessor.answer(tensors(rows, **given), OUTPUT)["OUTPUT"]
-    return [[text.decode() for text in beams] for beams in output]
+    assert output.shape == (sum(map(len, rows)),)
+    found = iter(output)
+    return [[next(found).decode() for _ in beams] for beams in rows]
 
 
 def test_each_beam_of_each_row_has_its_text(tiers):

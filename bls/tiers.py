@@ -16,7 +16,9 @@ def engine_models(repository: Path = MODEL_REPOSITORY) -> tuple[str, ...]:
     """The engine models whose folders hold a config, the two shipped ones first."""
     found = {path.parent.name for path in repository.glob(f"{ENGINE_PREFIX}*/config.pbtxt")}
     found |= {path.parent.parent.name for path in repository.glob(f"{ENGINE_PREFIX}*/configs/*.pbtxt")}
-    return tuple(sorted(filter(is_engine, found), key=lambda model: (model not in (SMALL, LARGE), model == LARGE, model)))
+    return tuple(
+        sorted(filter(is_engine, found), key=lambda model: (model not in (SMALL, LARGE), model == LARGE, model))
+    )
 
 
 def tiers(repository: Path = MODEL_REPOSITORY) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ def instances(args: Mapping[str, str]) -> int:
 
 
 def is_decoupled(args: Mapping[str, str]) -> bool:
-    """Whether the model may answer a request by any number of responses; otherwise by exactly one, to plain infer too."""
+    """Whether the model may answer a request by many responses; otherwise by exactly one, to plain infer too."""
     return bool(json.loads(args["model_config"]).get("model_transaction_policy", {}).get("decoupled", False))
 
 

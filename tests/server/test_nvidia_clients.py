@@ -51,8 +51,8 @@ def what_the_bls_client_sends(text: str = TEXT, streaming: bool = False) -> dict
 def read(result: object) -> str:
     """A response, as that client reads it."""
     batch_index, sequence_index = result.as_numpy("batch_index"), result.as_numpy("sequence_index")
-    assert 0 == (0 if batch_index is None else batch_index[0][0])
-    assert 0 == (0 if sequence_index is None else sequence_index[0][0])
+    assert (0 if batch_index is None else batch_index[0][0]) == 0
+    assert (0 if sequence_index is None else sequence_index[0][0]) == 0
     return result.as_numpy("text_output")[0].decode("utf-8")
 
 
@@ -93,8 +93,7 @@ def test_so_it_does_over_http_and_the_shape_is_that_of_one_text(server):
     fields = {"text_input": ("BYTES", "hi"), "max_tokens": ("INT32", 5)}
     body = {
         "inputs": [
-            {"name": name, "shape": [1, 1], "datatype": kind, "data": [value]}
-            for name, (kind, value) in fields.items()
+            {"name": name, "shape": [1, 1], "datatype": kind, "data": [value]} for name, (kind, value) in fields.items()
         ]
     }
     request = urllib.request.Request(f"{server.http_url}/v2/models/{PLAIN}/infer", json.dumps(body).encode())

@@ -19,13 +19,12 @@ EXPOSE 8000 8001 8002 8003
 HEALTHCHECK --interval=10s --timeout=5s --start-period=3m CMD [".venv/bin/python", "-m", "scripts.server.readiness", "--ready-port=8003"]
 ENTRYPOINT ["scripts/serve", "cpu", "--host=0.0.0.0", "--ready-port=8003", "--no-gateway"]
 
-# The gateway in front of either: no server, no engine, only the packages that it imports, as requirements.txt pins them.
+# The gateway in front of either: no server, no engine, only the packages that it imports.
 FROM python:3.11.13-slim-bookworm AS gateway
 WORKDIR /opt/llm-router
-COPY requirements.txt ./
+COPY requirements-gateway.txt ./
 RUN --mount=type=cache,target=/root/.cache/pip \
-    grep -E "^(click|grpcio|h11|httptools|msgspec|protobuf|typing_extensions|uvicorn|uvloop)==" requirements.txt > /tmp/gateway.txt \
- && pip install --no-deps --only-binary :all: -r /tmp/gateway.txt \
+    pip install --no-deps --only-binary :all: -r requirements-gateway.txt \
  && install -d -o 1000 -g 1000 logs
 COPY bls bls
 COPY scripts scripts
@@ -54,4 +53,4 @@ USER 1000:1000
 EXPOSE 8000 8001 8002 8003
 HEALTHCHECK --interval=10s --timeout=5s --start-period=15m CMD ["python3", "-m", "scripts.server.readiness", "--ready-port=8003"]
 # NVIDIA's entry point sets up the driver's libraries, then runs the remaining arguments.
-ENTRYPOINT ["/opt/nvidia/nvidia_entrypoint.sh", "scripts/serve", "gpu", "--host=0.0.0.0", "--ready-port=8003"]
+ENTRYPOINT ["/opt/nvidia/nvidia_entrypoint.sh", "scripts/serve", "gpu", "--host=0.0.0.0", "--ready-port=8003", "--no-gateway"]

@@ -1,7 +1,7 @@
 """Starts tritonserver on this machine and stays with it: set-up, checks, progress, drain, clean-up.
 
     scripts/serve cpu [--http-port N] [--gateway-port N | --no-gateway] [tritonserver flags]
-    scripts/serve gpu [--world-size N | --multi-model] [--engine tensorrtllm|llmapi] [tritonserver flags]
+    scripts/serve gpu [--world-size N | --multi-model] [--engine tensorrtllm|llmapi] [the same]
     scripts/serve gpu --world-size 2 --dry-run
     scripts/serve cpu --http-port N --replace     a new server takes over from the one that runs, no request lost
 
@@ -243,6 +243,8 @@ def main(arguments: Sequence[str]) -> int:
             return replacement.have_replaced(settings, Environment() if options.target == "cpu" else None, progress)
         if options.target == "gpu":
             make_start, make_server = serve_gpu.prepare(options, settings, check, progress)
+            if not options.dry_run:
+                Gateway(options, settings.models).check()
             return _run(options, settings, make_start, make_server, progress)
         if options.dry_run:
             return _run(options, settings, lambda each: start_of(each, Environment()), TritonServer, progress)

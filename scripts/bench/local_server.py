@@ -97,7 +97,7 @@ def launched(
         f"--model-repository={repository}",
         f"--log={folder / 'tritonserver.log'}",
         f"--ready-file={ready}",
-        *([] if any(flag.startswith("--gateway-port") for flag in flags) or target != "cpu" else ["--no-gateway"]),
+        *([] if any(flag.startswith("--gateway-port") for flag in flags) else ["--no-gateway"]),
         *flags,
     ]
     with console.open("wb") as output:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -17,10 +19,14 @@ from bls.paths import ROOT
 from scripts.host import children, preflight
 from scripts.host.preflight import Refused
 
+LACKS_PYTHON = "python3 lacks packages of the gateway: pip install --no-deps -r requirements-gateway.txt"
 FROM_HTTP_PORT = 1000  # the gateway's port is so much higher, if it isn't told
 LOOPBACK = "127.0.0.1"
 KEYS = ROOT / "keys.txt"
 PYTHON = ROOT / ".venv" / "bin" / "python"  # that of the set-up: the first scripts/serve runs on the system's
+# What the gateway imports. NVIDIA's image, in which GPUs are served, need not have all of it.
+PACKAGES = ("google.protobuf", "grpc", "httptools", "msgspec", "uvicorn", "uvloop")
+_LACKS = "import sys; from importlib.util import find_spec as f; sys.exit(not all(map(f, sys.argv[1:])))"
 _AGAIN_S, _LONGEST_AGAIN_S = 1.0, 30.0  # between two starts of a gateway that dies, the more often the longer
 _WELL_S = 60.0  # a gateway that ran so long counts as a new one
 _MORE_S = 5.0  # beyond the drain, before a gateway that doesn't end is killed
@@ -55,7 +61,22 @@ def _near(host: str) -> str:
 
 
 def _is_wanted(options: argparse.Namespace, models: Sequence[str]) -> bool:
-    return options.target == "cpu" and not options.no_gateway and ROUTER in models
+    return not options.no_gateway and ROUTER in models and _python(options.target) is not None
+
+
+@cache
+def _python(target: str) -> Path | None:
+    """The Python that runs the gateway; None where none has its packages. On a CPU the set-up sees to that."""
+    if target == "cpu":
+        return PYTHON
+    return next((path for path in (PYTHON, Path(sys.executable)) if _has_packages(path)), None)
+
+
+def _has_packages(python: Path) -> bool:
+    try:
+        return subprocess.run([python, "-c", _LACKS, *PACKAGES], capture_output=True, timeout=60).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False
 
 
 class Gateway:
@@ -63,6 +84,9 @@ class Gateway:
 
     def __init__(self, options: argparse.Namespace, models: Sequence[str]) -> None:
         self.is_wanted = _is_wanted(options, models)
+        self._lacks_python = not options.no_gateway and ROUTER in models and not self.is_wanted
+        self._is_asked_for = options.gateway_port is not None or options.gateway_keys is not None
+        self._python = str(_python(options.target))
         self.port: int = options.gateway_port or options.http_port + FROM_HTTP_PORT
         self.keys: Path | None = options.gateway_keys or (KEYS if KEYS.exists() else None)
         # Without keys anyone could ask, so only this machine may.
@@ -79,13 +103,15 @@ class Gateway:
 
     def check(self) -> None:
         """Raises Refused if it could not run."""
+        if self._lacks_python and self._is_asked_for:
+            raise Refused(f"{LACKS_PYTHON} (or leave the gateway out with --no-gateway)")
         if self.is_wanted:
             preflight.check_ports(self.host, {"--gateway-port": self.port})
             if self.keys and not self.keys.is_file():
                 raise Refused(f"there is no {self.keys}: scripts/keys add NAME makes it")
 
     def command(self) -> list[str]:
-        words = [str(PYTHON), "-m", "scripts.gateway", f"--triton={self._grpc}", f"--triton-metrics={self._metrics}"]
+        words = [self._python, "-m", "scripts.gateway", f"--triton={self._grpc}", f"--triton-metrics={self._metrics}"]
         words += [f"--host={self.host}", f"--port={self.port}", f"--drain-s={max(self._drain_s, 1)}"]
         words += [f"--ledger={ROOT / 'logs' / 'usage'}"]
         return words + ([f"--keys={self.keys}"] if self.keys else [])
@@ -93,7 +119,7 @@ class Gateway:
     def summary(self, question: str) -> list[str]:
         """What a person wants to know of it once the server is ready."""
         if not self.is_wanted:
-            return []
+            return [f"  OpenAI   no gateway: {LACKS_PYTHON}"] if self._lacks_python else []
         key = '"the key that scripts/keys printed"' if self.keys else '"none"'
         asked = f'[{{"role": "user", "content": "{question}"}}]'
         return [
@@ -107,7 +133,8 @@ class Gateway:
     @contextmanager
     def running(self, variables: Mapping[str, str], log: Path, say: Callable[[str], None]) -> Iterator[Process]:
         """It runs as long as the block; without one that is wanted, nothing does. `say` is told when it dies."""
-        process = Process(self.command() if self.is_wanted else [], variables, log, self._drain_s + _MORE_S, say)
+        command = self.command() if self.is_wanted else []
+        process = Process(command, variables, log, self._drain_s + _MORE_S, say)
         process.start()
         try:
             yield process

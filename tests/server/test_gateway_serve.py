@@ -6,7 +6,9 @@ import json
 import os
 import re
 import signal
+import threading
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -15,9 +17,11 @@ from tests.gateway.gateway_process import ask, events_of, opened
 from tests.server import echo_repository
 from tests.server.echo_repository import ENDLESS
 from tests.server.serving import free_ports, running_server
+from tests.server.supervised import says
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.server
+PROMPT = "one two three"
 CHAT = {"model": "auto", "messages": [{"role": "user", "content": "one two three"}], "max_tokens": 50}
 
 
@@ -59,6 +63,43 @@ def is_ready(port):
         return ask(port, "GET", "/ready", None, {}).status == 200
     except OSError:
         return False
+
+
+def test_a_new_server_takes_over_and_no_request_of_the_gateway_is_lost(served):
+    server, port = served
+    body = {"model": "auto", "prompt": PROMPT, "max_tokens": 50, "seed": 10}
+    long = {**body, "stream": True, "max_tokens": 400, "seed": ENDLESS * 1000 + 30}
+    has_changed = threading.Event()
+    replies = []
+
+    def ask_on(stream):
+        while not has_changed.is_set():
+            replies.append(ask(port, "POST", "/v1/completions", {**body, "stream": stream}, {}))
+
+    with ThreadPoolExecutor(4) as pool, opened(port, "/v1/completions", long) as running:
+        running.readline()
+        asking = [pool.submit(ask_on, stream) for stream in (False, True, True)]
+        try:
+            server.process.send_signal(signal.SIGUSR1)
+            assert says(server, "the old server has ended", 120)
+        finally:
+            has_changed.set()
+        for each in asking:
+            each.result()
+        assert events_of(running.read().decode())[-1] == "[DONE]"
+    assert [reply.text for reply in replies if reply.status != 200] == []
+    for reply in replies:
+        texts = [choice["text"] for chunk in objects_of(reply) for choice in chunk["choices"]]
+        assert "".join(texts) == PROMPT, reply.text
+    assert "what it still had was cut off" not in server.console.read_text()
+
+
+def objects_of(reply):
+    """The chunks of a stream that has its end, or the one object of a whole answer."""
+    if not reply.headers["content-type"].startswith("text/event-stream"):
+        return [reply.json]
+    assert reply.events[-1] == "[DONE]", reply.text
+    return reply.events[:-1]
 
 
 def test_its_metrics_are_the_servers_too(served):

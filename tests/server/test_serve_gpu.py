@@ -15,9 +15,12 @@ import pytest
 from scripts.environment import Environment
 from scripts.host import processes, shared_memory
 from tests import gpu_machine
+from tests.gateway.gateway_process import ask
 from tests.gpu_machine import GpuMachine
 from tests.server import sleeper
+from tests.server.serving import free_ports
 from tests.server.sleeper import sleep
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.server
 
@@ -83,3 +86,21 @@ def test_an_engine_that_fails_on_another_rank_is_named_with_that_rank_and_the_re
     said = launch.console.read_text()
     assert "error: model large failed to load on rank 1: RuntimeError: no memory left on this rank" in said
     assert not list(shared_memory.FOLDER.glob(f"{shared_memory.PREFIX}{launch.process.pid}_*"))
+
+
+def test_a_gateway_stands_beside_it_too(machine):
+    (port,) = free_ports(1)
+    machine.add_model("llm_router")
+    write_model(machine, "llm_router")
+    with machine.running("--world-size=2", f"--gateway-port={port}") as server:
+        assert eventually(lambda: is_ready(port))
+        server.process.send_signal(signal.SIGTERM)
+        assert server.wait() == 0
+        assert not is_ready(port)
+
+
+def is_ready(port: int) -> bool:
+    try:
+        return ask(port, "GET", "/ready", None, {}).status == 200
+    except OSError:
+        return False

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from bls.paths import ROOT
 from scripts import serve
 from scripts.environment import Environment
 from scripts.host.preflight import Refused
@@ -39,7 +40,32 @@ def test_tritons_ports_are_for_this_machine_beside_a_gateway(flags, host):
 def test_where_no_router_is_served_there_is_no_gateway_and_triton_listens_where_it_is_told():
     assert not Gateway(options(), ("other",)).is_wanted
     assert tritons_host(options("--host=0.0.0.0"), ("other",)) == "0.0.0.0"
-    assert not Gateway(options(target="gpu"), ROUTER).is_wanted
+
+
+def test_on_gpus_there_is_one_where_a_python_has_its_packages(monkeypatch, tmp_path):
+    gpu = options("--host=0.0.0.0", target="gpu")
+    assert Gateway(gpu, ROUTER).is_wanted and tritons_host(gpu, ROUTER) == "127.0.0.1"
+    bare = tmp_path / "python"
+    bare.write_text("#!/bin/sh\nexit 1\n")
+    bare.chmod(0o755)
+    monkeypatch.setattr(gateway_process, "PYTHON", bare)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
+    gateway_process._python.cache_clear()
+    try:
+        without = Gateway(gpu, ROUTER)
+        assert not without.is_wanted and tritons_host(gpu, ROUTER) == "0.0.0.0"
+        assert "requirements-gateway.txt" in " ".join(without.summary("?"))
+        without.check()
+        with pytest.raises(Refused, match="--no-gateway"):
+            Gateway(options("--gateway-port=7000", target="gpu"), ROUTER).check()
+    finally:
+        gateway_process._python.cache_clear()
+
+
+def test_its_packages_are_those_of_the_servers_set_up():
+    pins = set((ROOT / "requirements.txt").read_text().splitlines())
+    _, *alone = (ROOT / "requirements-gateway.txt").read_text().splitlines()
+    assert alone and set(alone) <= pins
 
 
 def test_its_port_is_above_that_of_http_unless_it_is_told():

@@ -61,6 +61,11 @@ class SamplingBody(Struct, kw_only=True, forbid_unknown_fields=True):
     prompt_cache_key: Any = None
     prompt_cache_retention: Any = None
 
+    @property
+    def limit(self) -> int | None:
+        """The most tokens that an answer may have; None for what fits."""
+        return self.max_tokens
+
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[B]) -> B:
     """The body as the decoder's structure. Raises BadRequest with the field as `param`."""
@@ -105,8 +110,8 @@ def sampling(body: SamplingBody) -> dict[str, Value]:
         value = getattr(body, name)
         if value is not None:
             found[name] = float(value)
-    if body.min_tokens:
-        found["min_tokens"] = body.min_tokens
+    if min_tokens := _min_tokens(body):
+        found["min_tokens"] = min_tokens
     for name, given in (("stop_words", body.stop), ("bad_words", body.bad_words)):
         if listed := words(name.removesuffix("_words") if name == "stop_words" else name, given):
             found[name] = listed
@@ -114,6 +119,15 @@ def sampling(body: SamplingBody) -> dict[str, Value]:
         found["seed"] = seed_of(body.seed)
     _refuse(body)
     return found
+
+
+def _min_tokens(body: SamplingBody) -> int:
+    """With ignore_eos as many as there may be: so many tokens must come before an engine may end by itself."""
+    if not body.ignore_eos:
+        return body.min_tokens or 0
+    if body.limit is None:
+        raise BadRequest("ignore_eos goes with max_tokens: nothing else would end the answer", "ignore_eos")
+    return body.limit
 
 
 def seed_of(seed: int) -> int:
@@ -133,8 +147,6 @@ def words(name: str, given: str | list[str] | None) -> tuple[str, ...]:
 def _refuse(body: SamplingBody) -> None:
     if body.logit_bias:
         raise BadRequest("logit_bias is not supported: the tokens differ from tier to tier", "logit_bias")
-    if body.ignore_eos:
-        raise BadRequest("ignore_eos is not supported; min_tokens may do", "ignore_eos")
     if body.stream_options is not None and not body.stream:
         raise BadRequest("stream_options goes with stream only", "stream_options")
 

@@ -21,15 +21,11 @@ async def create(visit: Visit) -> None:
     body = chat_body.read(raw)
     answers = body.n or 1
     asks = _asks(visit, body, answers)
-    visit.admit(answers, estimate(raw, _max_tokens(body), answers), answers)
+    visit.admit(answers, estimate(raw, body.limit, answers), answers)
     if body.stream:
         await _stream(visit, body, asks)
     else:
         await _whole(visit, body, asks)
-
-
-def _max_tokens(body: ChatBody) -> int | None:
-    return body.max_completion_tokens or body.max_tokens
 
 
 def _asks(visit: Visit, body: ChatBody, answers: int) -> list[Ask]:
@@ -40,7 +36,7 @@ def _asks(visit: Visit, body: ChatBody, answers: int) -> list[Ask]:
     found = []
     for number in range(answers):
         more = {**inputs, "seed": (body.seed + number) % 2**64} if body.seed is not None else inputs
-        limit = _max_tokens(body) or WHAT_FITS
+        limit = body.limit or WHAT_FITS
         found.append(Ask(text, True, limit, bool(body.stream), more, tier, user, priority))
     return found
 

@@ -73,6 +73,10 @@ class ChatBody(SamplingBody, kw_only=True, forbid_unknown_fields=True):
     verbosity: Any = None
     reasoning_effort: Any = None
 
+    @property
+    def limit(self) -> int | None:
+        return self.max_completion_tokens or self.max_tokens
+
 
 _DECODER = msgspec.json.Decoder(ChatBody)
 
@@ -80,7 +84,9 @@ _DECODER = msgspec.json.Decoder(ChatBody)
 def read(body: bytes) -> ChatBody:
     """Raises BadRequest for what is not there, what is wrong and what can't be done."""
     chat = decode(body, _DECODER)
-    if chat.logprobs or chat.top_logprobs:
+    if chat.top_logprobs is not None and not chat.logprobs:
+        raise BadRequest("top_logprobs goes with logprobs only", "top_logprobs")
+    if chat.logprobs:
         raise BadRequest("logprobs are not supported: they would tell the words that the filter masks", "logprobs")
     for name in ("audio", "prediction", "web_search_options", "functions", "function_call"):
         if getattr(chat, name) not in (None, [], {}, "none"):

@@ -39,7 +39,7 @@ async def create(visit: Visit) -> None:
     if len(prompts) * answers > MAX_ANSWERS:
         raise BadRequest(f"prompts times n is {len(prompts) * answers}; at most {MAX_ANSWERS} are taken", "prompt")
     asks = _asks(visit, body, prompts)
-    visit.admit(len(asks), estimate(raw, body.max_tokens, len(asks)), answers)
+    visit.admit(len(asks), estimate(raw, body.limit, len(asks)), answers)
     if body.stream:
         await _stream(visit, body, asks)
     else:
@@ -66,6 +66,8 @@ def _prompts(body: CompletionBody) -> list[str]:
         raise BadRequest("prompt is empty", "prompt")
     if not all(isinstance(prompt, str) for prompt in prompts):
         raise BadRequest("prompt must be a string or a list of strings; token ids are not taken", "prompt")
+    if not all(prompts):
+        raise BadRequest("prompt is empty" if len(prompts) == 1 else "prompt holds an empty string", "prompt")
     return prompts
 
 
@@ -79,7 +81,7 @@ def _asks(visit: Visit, body: CompletionBody, prompts: list[str]) -> list[Ask]:
     for prompt in prompts:
         for number in range(body.n or 1):
             more = {**inputs, "seed": (body.seed + number) % 2**64} if body.seed is not None else inputs
-            limit = body.max_tokens or WHAT_FITS
+            limit = body.limit or WHAT_FITS
             found.append(Ask(prompt, False, limit, bool(body.stream), more, tier, user, priority))
     return found
 

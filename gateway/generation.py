@@ -13,6 +13,7 @@ from gateway.ask import Ask, Piece
 from gateway.failures import Away, Failure
 from gateway.parking import Parking
 from gateway.settings import Settings
+from gateway.tracing import Trace
 from gateway.triton import Triton
 
 _MORE_S = 30.0  # beyond the router's own timeout, which should come first
@@ -28,23 +29,23 @@ class Generation:
         self._parking = parking
         self._settings = settings
 
-    def answers(self, wanted: Sequence[Ask], request_id: str, tenant: str) -> Pieces:
+    def answers(self, wanted: Sequence[Ask], request_id: str, tenant: str, trace: Trace) -> Pieces:
         """The pieces of all answers as they come, each with its answer's place. Close it to stop what still runs.
 
         Raises a Failure; the first one ends all.
         """
         if len(wanted) == 1:
-            return self._only(wanted[0], request_id, tenant)
-        return self._merged([self._only(ask, request_id, tenant) for ask in wanted])
+            return self._only(wanted[0], request_id, tenant, trace)
+        return self._merged([self._only(ask, request_id, tenant, trace) for ask in wanted])
 
-    async def _only(self, ask: Ask, request_id: str, tenant: str) -> Pieces:
+    async def _only(self, ask: Ask, request_id: str, tenant: str, trace: Trace) -> Pieces:
         # Two requests of one id that run at the same time would be one to the server.
         request = asks.request_of(ask, f"{request_id}-{next(_numbers)}", tenant, self._settings.timeout_s)
         until = time.monotonic() + self._settings.timeout_s + _MORE_S
         ticket, has_begun = None, False
         while True:
             try:
-                async with aclosing(self._triton.stream(request, until - time.monotonic())) as responses:
+                async with aclosing(self._triton.stream(request, until - time.monotonic(), trace)) as responses:
                     async for response in responses:
                         has_begun = True
                         yield 0, asks.piece_of(response)

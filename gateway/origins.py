@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from gateway.exchange import Exchange
 
-_HEADERS = b"authorization, content-type, x-api-key, x-request-id, x-router-details, anthropic-version"
+_HEADERS = (
+    b"authorization, content-type, x-api-key, x-request-id, x-router-details, anthropic-version, "
+    b"traceparent, tracestate"
+)
 _EXPOSED = b"x-request-id, x-router-model, x-router-reason, retry-after"
 
 

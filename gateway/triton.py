@@ -16,6 +16,7 @@ import grpc
 
 from gateway import kserve, router_errors
 from gateway.failures import Broken
+from gateway.tracing import Trace
 
 MAX_MESSAGE_BYTES = 64 << 20
 _CHANNEL = [
@@ -49,9 +50,9 @@ class Triton:
             response_deserializer=response.FromString,
         )
 
-    async def stream(self, request: Any, deadline_s: float) -> AsyncGenerator[Any, None]:
+    async def stream(self, request: Any, deadline_s: float, trace: Trace = ()) -> AsyncGenerator[Any, None]:
         """Yields each ModelInferResponse in turn. Raises a Failure; leaving it early stops the engine."""
-        call = self._stream(request, timeout=deadline_s)
+        call = self._stream(request, timeout=deadline_s, metadata=trace)
         has_ended = False
         try:
             while (message := await call.read()) is not grpc.aio.EOF:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gateway import body as bodies
-from gateway import finish
+from gateway import finish, tracing
 from gateway.ask import Ask, Piece
 from gateway.exchange import Exchange
 from gateway.failures import Draining, Forbidden, NotFound, Overloaded
@@ -76,7 +76,9 @@ class Visit:
 
     async def answers(self, asks: Sequence[Ask]) -> Any:
         """The pieces of all answers, counted and checked; the headers tell the route once the first is there."""
-        pieces = self.gateway.generation.answers(asks, self.exchange.request_id, self.key.tenant)
+        exchange = self.exchange
+        trace = tracing.context(exchange.headers)
+        pieces = self.gateway.generation.answers(asks, exchange.request_id, self.key.tenant, trace)
         try:
             async for index, piece in pieces:
                 self.tally.add(index, piece)

@@ -69,6 +69,14 @@ class GatewayCases:
             texts = [choice["text"] for choice in reply.json["choices"]]
         assert texts == ["one two", "one two", "three four", "three four"]
 
+    def test_several_streamed_answers_of_a_chat_each_have_role_text_and_end(self):
+        chunks = self.gateway.chat(PROMPT, n=3, stream=True, seed=0).events[:-1]
+        for place in range(3):
+            own = [chunk["choices"][0] for chunk in chunks if chunk["choices"][0]["index"] == place]
+            assert own[0]["delta"] == {"role": "assistant", "content": ""}
+            assert PROMPT in "".join(choice["delta"].get("content", "") for choice in own)
+            assert [choice["finish_reason"] for choice in own if choice["finish_reason"]] == ["stop"]
+
     def test_a_prompt_is_counted_once_however_many_answers_it_has(self):
         one = self.gateway.complete(PROMPT).json["usage"]
         two = self.gateway.complete(PROMPT, n=2).json["usage"]

@@ -86,8 +86,9 @@ class FakeRouter:
         async for request in requests:
             self.running += 1
             has_ended = False
+            metadata = {name: str(value) for name, value in context.invocation_metadata()}
             try:
-                async for message in self._answer(request):
+                async for message in self._answer(request, metadata):
                     is_last = message.infer_response.parameters["triton_final_response"].bool_param
                     has_ended = bool(message.error_message) or is_last
                     yield message
@@ -95,10 +96,10 @@ class FakeRouter:
                 self.running -= 1
                 self.stopped += not has_ended
 
-    async def _answer(self, request: Any) -> AsyncIterator[Any]:
+    async def _answer(self, request: Any, metadata: dict[str, str]) -> AsyncIterator[Any]:
         values = inputs_of(request)
         parameters = dict(request.parameters.items())
-        self.requests.append({**values, "id": request.id, "parameters": parameters})
+        self.requests.append({**values, "id": request.id, "parameters": parameters, "metadata": metadata})
         if error := self._refusal(values):
             yield kserve.ModelStreamInferResponse(error_message=error)
             return

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.gateway.cases import GatewayCases
+from tests.gateway.nvidia_cases import NvidiaChatCases, NvidiaCompletionCases
 
 
-class TestInFrontOfTheStandIn(GatewayCases):
+class TestInFrontOfTheStandIn(GatewayCases, NvidiaChatCases, NvidiaCompletionCases):
     @pytest.fixture(autouse=True)
     def with_gateway(self, gateway, fake):
         self.gateway, self.fake = gateway, fake

@@ -26,6 +26,7 @@ CHAT = {"model": "auto", "messages": [{"role": "user", "content": "hi"}]}
         ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content", "expected"),
         ({"messages": "hi"}, "messages", "expected array"),
         ({"logprobs": True}, "logprobs", "filter"),
+        ({"ignore_eos": True, "max_tokens": None}, "ignore_eos", "goes with max_tokens"),
         ({"logit_bias": {"5": 1}}, "logit_bias", "not supported"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "goes with stream"),
         ({"stop": ["x"] * 65}, "stop", "at most 64"),
@@ -75,6 +76,18 @@ def test_null_is_the_same_as_nothing_for_every_optional_field(gateway):
 def test_harmless_fields_are_taken(gateway):
     harmless = {"store": False, "metadata": {"a": "b"}, "parallel_tool_calls": True, "prompt_cache_key": "x"}
     assert gateway.post("/v1/chat/completions", {**CHAT, **harmless, "reasoning_effort": "none"}).status == 200
+
+
+def test_tokens_must_come_before_an_engine_may_end_as_far_as_that_is_asked(gateway, fake):
+    for fields, least in (({"ignore_eos": True}, 50), ({"min_tokens": 7}, 7), ({"ignore_eos": False}, None)):
+        gateway.chat(**fields)
+        assert fake.requests[-1].get("min_tokens") == least
+
+
+def test_the_service_tier_is_told_where_it_was_asked_for(gateway):
+    assert "service_tier" not in gateway.chat().json
+    assert gateway.chat(service_tier="flex").json["service_tier"] == "flex"
+    assert gateway.chat(service_tier="flex", stream=True).events[0]["service_tier"] == "flex"
 
 
 def test_an_unknown_model_is_not_found(gateway):

@@ -6,18 +6,26 @@ import pytest
 
 from tests.gateway.cases import LONG, PROMPT, GatewayCases
 from tests.gateway.gateway_process import opened, running
+from tests.gateway.nvidia_cases import NvidiaChatCases, NvidiaCompletionCases
 from tests.server import echo_repository
 from tests.server.clients import control, metric
 from tests.server.serving import running_server
+from tests.server.trace_collector import collecting
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.server
 
 
 @pytest.fixture(scope="module")
-def echoes(tmp_path_factory):
+def collector():
+    with collecting() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def echoes(tmp_path_factory, collector):
     folder = tmp_path_factory.mktemp("echo")
-    with running_server(folder, echo_repository.make(folder, routers=6)) as server:
+    with running_server(folder, echo_repository.make(folder, routers=6), *collector.flags) as server:
         yield server
 
 
@@ -28,7 +36,7 @@ def gateway(echoes, tmp_path_factory):
         yield process
 
 
-class TestOnTheRealServer(GatewayCases):
+class TestOnTheRealServer(GatewayCases, NvidiaChatCases, NvidiaCompletionCases):
     @pytest.fixture(autouse=True)
     def with_gateway(self, gateway, echoes):
         self.gateway, self.server = gateway, echoes
@@ -62,6 +70,13 @@ def test_a_request_waits_while_the_router_is_unloaded_and_streams_that_were_left
         assert eventually(lambda: gateway.metric("llm_gateway_parked") == 4)
         control(echoes, "llm_router", "load")
         assert [future.result().status for future in waiting] == [200] * 4
+
+
+def test_tritons_spans_belong_to_the_trace_of_the_request(gateway, collector):
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
+    assert gateway.post("/v1/completions", {"model": "auto", "prompt": PROMPT}, **headers).status == 200
+    assert eventually(lambda: trace.encode() in collector.spans or bytes.fromhex(trace) in collector.spans)
 
 
 def test_tokens_are_counted_as_the_router_counts_them(gateway):

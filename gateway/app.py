@@ -27,12 +27,12 @@ _LEARN_S = 1.0  # between two questions about the engines' contexts, until there
 
 
 class Gateway:
-    """One process's. Must be made within the event loop; `close` ends it. Raises BadKeys."""
+    """One process's. Must be made within the event loop; `close` ends it. Raises BadKeys and BadLedger."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.created = int(time.time())
-        self.triton = Triton(settings.triton)
+        self.triton = Triton(settings.triton, settings.server_silent_s)
         self.parking = Parking(lambda: self.triton.is_ready(ROUTER), settings.parked_s, settings.max_parked)
         self.generation = Generation(self.triton, self.parking, settings)
         self.keys = Keys(settings.keys)
@@ -44,7 +44,8 @@ class Gateway:
         self.is_draining = False
         self.live: set[Exchange] = set()
         self.ledger.sums(lambda name: self.limits.spent(name))
-        self._tasks = {asyncio.create_task(self._sweep()), asyncio.create_task(self._learn_contexts())}
+        work = (self._sweep(), self._learn_contexts(), self.triton.silence.mind())
+        self._tasks: set[asyncio.Task[None]] = set(map(asyncio.create_task, work))
 
     async def infer(self, request: Any) -> dict[str, tuple[list[int], bytes]]:
         """The outputs of a model that is not decoupled; waits for a server that is away."""

@@ -4,6 +4,7 @@ take, and of how many connections there are."""
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -26,12 +27,20 @@ def protocol(settings: Settings) -> type[HttpToolsProtocol]:
     return Connection
 
 
+def _look_for_the_dead(connection: Any) -> None:
+    """Has the kernel close a connection whose client is gone without a word, after half a minute at most."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
 class _Connection(HttpToolsProtocol):
     head_s: float
     most: int
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        _look_for_the_dead(transport.get_extra_info("socket"))
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_bytes = 0
         if len(self.connections) > self.most:

@@ -126,7 +126,6 @@ def _check(bucket: Bucket | None, amount: int, limit: str) -> None:
 
 
 def _check_budget(key: Key, spent: Spent) -> None:
-    spent.turn_month()
     if key.monthly_tokens and spent.tokens >= key.monthly_tokens:
         what = f"{key.monthly_tokens} tokens"
     elif key.monthly_cost and spent.cost >= key.monthly_cost:

@@ -38,7 +38,7 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def run(settings: Settings, listener: socket.socket, say: Callable[[str], None]) -> int:
-    """Serves until a signal; the exit status. `say` gets what happens, line by line. Raises BadKeys."""
+    """Serves until a signal; the exit status. `say` gets what happens, line by line. Raises BadKeys and BadLedger."""
     return uvloop.run(_serve(settings, listener, say))
 
 

@@ -35,6 +35,7 @@ class Settings:
     body_s: float = 10.0  # and its body
     slow_reader_s: float = 10.0  # a client that takes nothing for so long is cut
     silent_s: float = 15.0  # a stream that has had nothing to send for so long gets a comment
+    server_silent_s: float = 10.0  # after which a server that sent nothing must say that it lives
     timeout_s: float = 300.0  # of an answer, as the router has it
     drain_s: float = 30.0
 

@@ -8,6 +8,7 @@ and two requests on one stream may end the server.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any
@@ -16,6 +17,7 @@ import grpc
 
 from gateway import kserve, router_errors
 from gateway.failures import Broken
+from gateway.silence import Silence
 from gateway.tracing import Trace
 
 MAX_MESSAGE_BYTES = 64 << 20
@@ -33,13 +35,16 @@ PROBE_S = 2.0
 class Triton:
     """Must be made within the event loop that uses it."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, silent_s: float = 10.0) -> None:
         self.target = target
+        self._silent_s = silent_s
+        self.silence = Silence(self._answers, silent_s)
         self._channel = grpc.aio.insecure_channel(target, options=_CHANNEL)
         self._ending: set[asyncio.Task[None]] = set()
         # Each stream carries one request, so it can be spoken as a unary call: one message, then half-closed at once.
         self._stream = self._method("ModelStreamInfer", kserve.ModelStreamInferResponse, is_stream=True)
         self._infer = self._method("ModelInfer", kserve.ModelInferResponse)
+        self._live = self._method("ServerLive", kserve.ServerLiveResponse)
         self._model_ready = self._method("ModelReady", kserve.ModelReadyResponse)
 
     def _method(self, name: str, response: Any, is_stream: bool = False) -> Any:
@@ -55,17 +60,19 @@ class Triton:
         call = self._stream(request, timeout=deadline_s, metadata=trace)
         has_ended = False
         try:
-            while (message := await call.read()) is not grpc.aio.EOF:
-                if message.error_message:
-                    has_ended = True
-                    raise router_errors.from_message(message.error_message)
-                response = message.infer_response
-                has_ended = response.parameters["triton_final_response"].bool_param
-                yield response
-                if has_ended:
-                    return
-            has_ended = True
-            raise Broken("the server ended the answer before its end")
+            with self.silence.minded(call) as waiting:
+                while (message := await call.read()) is not grpc.aio.EOF:
+                    waiting.since = time.monotonic()
+                    if message.error_message:
+                        has_ended = True
+                        raise router_errors.from_message(message.error_message)
+                    response = message.infer_response
+                    has_ended = response.parameters["triton_final_response"].bool_param
+                    yield response
+                    if has_ended:
+                        return
+                has_ended = True
+                raise Broken("the server ended the answer before its end")
         except grpc.aio.AioRpcError as error:
             has_ended = True
             raise router_errors.from_rpc(error) from None
@@ -77,8 +84,10 @@ class Triton:
 
     async def infer(self, request: Any, deadline_s: float) -> dict[str, tuple[list[int], bytes]]:
         """Shape and bytes of each output of a model that is not decoupled, by name. Raises a Failure."""
+        call = self._infer(request, timeout=deadline_s)
         try:
-            response = await self._infer(request, timeout=deadline_s)
+            with self.silence.minded(call):
+                response = await call
         except grpc.aio.AioRpcError as error:
             raise router_errors.from_rpc(error) from None
         contents = zip(response.outputs, response.raw_output_contents, strict=True)
@@ -91,6 +100,14 @@ class Triton:
         except grpc.aio.AioRpcError:
             return False
         return bool(response.ready)
+
+    async def _answers(self) -> bool:
+        """Whether the server says anything in time; one that isn't there has closed its connections."""
+        try:
+            await self._live(kserve.ServerLiveRequest(), timeout=self._silent_s / 2)
+        except grpc.aio.AioRpcError as error:
+            return error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
+        return True
 
     async def close(self) -> None:
         """Waits for streams that are about to end, then closes the connection."""

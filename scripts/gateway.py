@@ -20,6 +20,7 @@ from pathlib import Path
 from bls.policy import TIERS
 from gateway import server
 from gateway.keys import BadKeys
+from gateway.ledger import BadLedger
 from gateway.settings import Settings
 
 REFUSED = 2
@@ -69,6 +70,7 @@ LIMITS = {
     "body_s": "seconds that its body may take",
     "slow_reader_s": "seconds that a client may take nothing before it is cut",
     "silent_s": "seconds without a token after which a stream gets a comment",
+    "server_silent_s": "seconds without a token after which Triton must say that it lives, or its streams end",
     "timeout_s": "seconds that an answer may take",
     "drain_s": "seconds that answers have to end once the gateway is stopped",
 }
@@ -131,7 +133,7 @@ def main(arguments: Sequence[str]) -> int:
         if settings.keys is None:
             logging.warning("no --keys: anyone who reaches %s may ask", settings.host)
         return server.run(settings, listener, logging.info)
-    except (Refused, BadKeys) as error:
+    except (Refused, BadKeys, BadLedger) as error:
         print(f"error: {error}", file=sys.stderr)
     except OSError as error:
         print(f"error: {error.strerror or error}: {options.host}:{options.port}", file=sys.stderr)

@@ -10,7 +10,8 @@ import asyncio
 import json
 import struct
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -48,6 +49,16 @@ class FakeRouter:
         """As a server that dies: its streams break, and nobody listens any more."""
         self._do(self._server.stop(0))
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """As a server that is stopped by SIGSTOP: its connections stay open, and it says nothing."""
+        goes_on = threading.Event()
+        self._loop.call_soon_threadsafe(goes_on.wait)
+        try:
+            yield
+        finally:
+            goes_on.set()
+
     def __exit__(self, *_: object) -> None:
         self.stop()
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -62,12 +73,16 @@ class FakeRouter:
         handlers = {
             "ModelStreamInfer": _handler(grpc.stream_stream_rpc_method_handler, self.stream, kserve.ModelInferRequest),
             "ModelInfer": _handler(grpc.unary_unary_rpc_method_handler, self.infer, kserve.ModelInferRequest),
+            "ServerLive": _handler(grpc.unary_unary_rpc_method_handler, self.live, kserve.ServerLiveRequest),
             "ModelReady": _handler(grpc.unary_unary_rpc_method_handler, self.ready, kserve.ModelReadyRequest),
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(kserve.SERVICE, handlers),))
         self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
         self.target = f"127.0.0.1:{self.port}"
         await self._server.start()
+
+    async def live(self, request: Any, context: Any) -> Any:
+        return kserve.ServerLiveResponse(live=True)
 
     async def ready(self, request: Any, context: Any) -> Any:
         return kserve.ModelReadyResponse(ready=request.name in MODELS and not self.away)

@@ -140,10 +140,75 @@ def test_a_months_budget_is_kept_over_a_restart(tmp_path):
     limits.admit(Key("a", monthly_tokens=101), 1, 0)
 
 
-def test_a_new_month_begins_at_nothing():
-    spent = Spent(5, 1.0, "1999-12")
+def test_a_new_month_begins_at_nothing_and_a_clock_that_jumps_back_finds_what_was_used():
+    month = ["2026-12"]
+    spent = Spent(lambda: month[0])
+    spent.add(5, 1.0)
+    month[0] = "2031-07"
+    assert (spent.tokens, spent.cost) == (0, 0.0)
     spent.add(1, 0.5)
-    assert (spent.tokens, spent.cost, spent.month) == (1, 0.5, this_month())
+    month[0] = "2026-12"
+    assert (spent.tokens, spent.cost) == (5, 1.0)
+
+
+def test_a_line_that_a_full_disk_cut_short_takes_no_other_with_it(tmp_path):
+    entry = {"key": "a", "prompt_tokens": 60, "completion_tokens": 40, "cost": 0.5}
+    file = tmp_path / f"usage-{this_month()}.jsonl"
+    file.write_text('{"key": "a", "prom')
+    ledger = Ledger(tmp_path)
+    ledger.write(entry)
+    ledger.write(entry)
+    assert [json.loads(line) for line in file.read_text().splitlines()[1:]] == [entry] * 2
+    file.unlink()
+    file.symlink_to("/dev/full")
+    ledger.write(entry)
+    assert ledger.failures == 1
+    file.unlink()
+    ledger.write(entry)
+    assert json.loads(file.read_text()) == entry
+
+
+@pytest.mark.parametrize("place", ["file/below", "/proc/none"])
+def test_a_ledger_that_cannot_be_written_is_refused_by_its_option(tmp_path, fake, place):
+    (tmp_path / "file").touch()
+    command = [sys.executable, "-m", "scripts.gateway", f"--triton={fake.target}", "--port=0"]
+    command.append(f"--ledger={tmp_path / place}")
+    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines()[-1].startswith(f"error: --ledger {tmp_path / place}: ")
+
+
+def test_a_full_disk_stops_nobodys_answer(keyed, tmp_path):
+    key = keyed.add("alice")
+    assert let_in(keyed, key)
+    (file,) = (tmp_path / "ledger").glob("*.jsonl")
+    file.unlink()
+    file.symlink_to("/dev/full")
+    assert keyed.post("/v1/chat/completions", CHAT, x_api_key=key).status == 200
+    assert eventually(lambda: "the ledger lost a line: No space left on device" in keyed.log)
+    assert "llm_gateway_ledger_failures_total 1" in keyed.get("/metrics", x_api_key=key).text
+
+
+@pytest.mark.parametrize("what", ["removed", "misspelt", "a folder", "not text"])
+def test_keys_that_break_while_it_runs_leave_those_in_force_and_are_said_once(keyed, what):
+    key = keyed.add("alice")
+    assert let_in(keyed, key)
+    keyed.file.unlink()
+    if what == "a folder":
+        keyed.file.mkdir()
+    elif what != "removed":
+        keyed.file.write_bytes(b"alice nonsense" if what == "misspelt" else b"\xff\xfe")
+    assert eventually(lambda: "keys: the file is refused" in keyed.log)
+    assert [keyed.get("/v1/models", x_api_key=given).status for given in (key, key + "x")] == [200, 401]
+    assert keyed.log.count("keys: the file is refused") == 1
+
+
+def test_keys_that_are_not_there_at_the_start_are_refused_in_one_line(fake, tmp_path):
+    command = [sys.executable, "-m", "scripts.gateway", f"--triton={fake.target}", "--port=0"]
+    refused = subprocess.run([*command, f"--keys={tmp_path / 'kyes.txt'}"], cwd=ROOT, capture_output=True, text=True)
+    assert refused.returncode == 2 and refused.stderr.splitlines()[-1] == (
+        f"error: {tmp_path / 'kyes.txt'}: No such file or directory"
+    )
 
 
 @pytest.fixture

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
+import shutil
 import signal
 import socket
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -63,6 +66,23 @@ def test_a_server_that_stays_away_is_a_503_when_the_time_is_up(tmp_path):
         for reply in (gateway.complete(PROMPT), gateway.complete(PROMPT, stream=True)):
             assert (reply.status, reply.error["type"]) == (503, "service_unavailable")
             assert "retry-after" in reply.headers
+
+
+def test_a_frozen_server_ends_its_streams_and_is_found_again(tmp_path):
+    with FakeRouter() as fake, running(tmp_path, fake.target, "--server-silent-s=0.4", "--parked-s=1") as gateway:
+        with opened(gateway.port, "/v1/completions", {**LONG, "max_tokens": 8000}) as stream:
+            stream.readline()
+            with fake.frozen():
+                assert '"type":"service_unavailable"' in events_of(stream.read().decode())[-1]
+                reply = gateway.complete(PROMPT)
+                assert (reply.status, reply.error["type"]) == (503, "service_unavailable")
+        assert eventually(lambda: gateway.complete(PROMPT).status == 200)
+
+
+def test_a_server_that_is_silent_but_lives_is_waited_for(tmp_path):
+    with FakeRouter() as fake, running(tmp_path, fake.target, "--server-silent-s=0.1") as gateway:
+        reply = gateway.complete(PROMPT, stream=True, seed=400)  # more than a second in all
+        assert reply.events[-1] == "[DONE]"
 
 
 def test_a_client_that_leaves_while_it_waits_gives_its_place_up(alone):
@@ -175,3 +195,66 @@ def test_a_full_house_is_told_to_come_back(tmp_path, fake):
             reply = gateway.complete(PROMPT)
             assert (reply.status, reply.error["type"]) == (503, "overloaded_error")
         assert eventually(lambda: gateway.complete(PROMPT).status == 200)
+
+
+def test_a_gateway_that_is_killed_in_mid_stream_stops_its_engines_and_cuts_its_clients(alone):
+    fake, gateway = alone
+    with opened(gateway.port, "/v1/completions", {**LONG, "max_tokens": 8000}) as stream:
+        stream.readline()
+        gateway.process.kill()
+        with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
+            stream.read()
+    assert eventually(lambda: fake.running == 0 and fake.stopped == 1)
+
+
+@pytest.mark.parametrize(
+    ("head", "more"),
+    [
+        (b"GET /health HTTP/1.1\r\nx: ", b"a"),
+        (HEAD % 100_000, b" "),
+        (START + b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    ],
+)
+def test_what_comes_byte_by_byte_for_ever_is_cut(tmp_path, fake, head, more):
+    with running(tmp_path, fake.target, "--head-s=0.5", "--body-s=0.5") as gateway, connect(gateway.port) as connection:
+        connection.sendall(head)
+        found = []
+
+        def has_ended():
+            try:
+                connection.sendall(more)
+                connection.settimeout(0.05)
+                found.append(connection.recv(4096))
+                return found[-1] == b""
+            except TimeoutError:
+                return False
+            except OSError:
+                return True
+
+        assert eventually(has_ended)
+        assert b"".join(found) == b"" or b"".join(found).startswith(b"HTTP/1.1 408 ")
+        assert gateway.get("/health").status == 200
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"content-length: 5\r\ntransfer-encoding: chunked",
+        b"content-length: 5\r\ncontent-length: 6",
+        b"content-length: -1",
+        b"content-length: 99999999999999999999999",
+        b"transfer-encoding: chunked\r\nx: a\x00b",
+    ],
+)
+def test_a_head_that_two_readers_could_read_differently_is_refused(gateway, lines):
+    assert exchange(gateway.port, START + lines + b"\r\n\r\n0\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+    assert gateway.get("/health").status == 200
+
+
+@pytest.mark.skipif(not shutil.which("ss"), reason="needs ss, of iproute2")
+def test_a_client_that_vanished_is_looked_for(gateway):
+    """The kernel does it, if it is told to: nothing else notices while there is nothing to send."""
+    with connect(gateway.port) as connection:
+        port = connection.getsockname()[1]
+        timers = subprocess.run(["ss", "-tnoH", f"dport = :{port}"], capture_output=True, text=True).stdout
+        assert "timer:(keepalive" in timers, timers

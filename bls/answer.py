@@ -15,7 +15,7 @@ from bls.answer_text import AnswerText
 from bls.arrays import Tensors
 from bls.encoding import encoded_for_each
 from bls.engine_files import EngineFiles
-from bls.engine_stream import EngineStream
+from bls.engine_stream import EngineStream, output_ids
 from bls.errors import BadRequest, EngineFailed, EngineUnavailable, RouterError
 from bls.ports import Metrics, Models
 from bls.prompt_facts import prompt_of
@@ -31,6 +31,8 @@ from bls.tokens.stop_words import WordStop
 from bls.watcher import Watch
 from bls.words.stream_filter import WordFilter
 from bls.words.table import NewestTable
+
+_USUAL_OUTPUTS = 2  # of an engine's response: output_ids and sequence_length
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,7 @@ class Answer(Iterator[Reply]):
         if route.decision.is_refusal:
             yield self._refusal(policy.settings.refusal, route.decision, verdict)
             return
-        for reply in self._streamed(route, encoded, word_filter):
-            yield replace(reply, verdict=_named(verdict)) if reply.finish_reason or reply.is_first else reply
+        yield from self._streamed(route, encoded, word_filter, verdict)
 
     def _verdict(self, policy: Policy) -> Verdict:
         if self._parts.safety is None:
@@ -130,7 +131,7 @@ class Answer(Iterator[Reply]):
         return Reply(text, finish_reason="refused", decision=decision, verdict=_named(verdict))
 
     def _streamed(
-        self, route: Route, encoded: Mapping[str, Tensors], word_filter: WordFilter | None
+        self, route: Route, encoded: Mapping[str, Tensors], word_filter: WordFilter | None, verdict: Verdict
     ) -> Iterator[Reply]:
         """The engine's answer as text, from the first engine on that takes the request."""
         request, entry = self._request, self._entry
@@ -140,7 +141,7 @@ class Answer(Iterator[Reply]):
         with closing(stream):
             stream.start(route)
             self._request = replace(request, max_tokens=stream.max_tokens)
-            text = self._text(route, encoded, word_filter)
+            text = self._text(route, encoded, word_filter, verdict)
             try:
                 yield from self._pieces(stream, text, answered)
             finally:
@@ -148,51 +149,61 @@ class Answer(Iterator[Reply]):
                     entry.words_version, entry.filter_hits = word_filter.version, word_filter.totals
         self.shadow = answered.shadow(entry.finish)
 
-    def _text(self, route: Route, encoded: Mapping[str, Tensors], word_filter: WordFilter | None) -> AnswerText:
+    def _text(
+        self, route: Route, encoded: Mapping[str, Tensors], word_filter: WordFilter | None, verdict: Verdict
+    ) -> AnswerText:
         """What becomes of the ids of the engine that took the request."""
         request, entry, decision = self._request, self._entry, route.decision
         entry.model, entry.reason = decision.model, decision.reason
         entry.input_tokens = route.prompt.tokens[decision.model]
-        words = WordStop((*request.stop_words, *request.bad_words))
+        stops = (*request.stop_words, *request.bad_words)
+        words = WordStop(stops) if stops else None
         decoder = self._parts.engines.decoder(decision.model)
-        text = AnswerText(decoder, words, word_filter, decision, entry.input_tokens)
+        text = AnswerText(decoder, words, word_filter, decision, entry.input_tokens, _named(verdict))
         if request.echo:
             text.echo(encoded[decision.model]["INPUT_ID"][0].tolist())
         return text
 
     def _pieces(self, stream: EngineStream, text: AnswerText, answered: shadow.Answered) -> Iterator[Reply]:
-        request, entry = self._request, self._entry
-        for chunk in self._until_it_breaks(stream):
-            ids = chunk["output_ids"].reshape(-1)[: int(chunk["sequence_length"].flat[0])].tolist()
+        # One flat loop: an engine that computes leaves the caches cold, and then each further call and object between
+        # two responses costs microseconds (python -m scripts.bench response).
+        entry, watch, max_tokens = self._entry, self._watch, self._request.max_tokens
+        response = stream.first
+        while response is not None:
+            ids = output_ids(response)
             entry.count(len(ids))
             answered.ids += ids
-            text.push(ids, {name: chunk[name] for name in LOG_PROBS if name in chunk})
-            if text.is_filtered:
-                entry.tokens_saved = request.max_tokens - entry.output_tokens
-            if text.has_ended or self._watch.look_when_due() is not None:
+            has_more = len(response) > _USUAL_OUTPUTS
+            text.push(ids, {name: response[name] for name in LOG_PROBS if name in response} if has_more else None)
+            if text.has_ended or watch.look_when_due() is not None:
                 break
             # The last tokens ride with the end, which then comes at once.
-            if text.has_text and entry.output_tokens < request.max_tokens:
+            if text.has_text and entry.output_tokens < max_tokens:
                 entry.pieces += 1
-                yield replace(text.take(), is_first=entry.pieces == 1)
+                yield text.take(is_first=entry.pieces == 1)
+            response = self._following(stream)
+        if text.is_filtered:
+            entry.tokens_saved = max_tokens - entry.output_tokens
         if not entry.is_broken:  # Else what is held may be the beginning of what no client may see.
             text.finish()
         entry.finish = self._finish_reason(text)
         yield text.take(entry.finish)
 
-    def _until_it_breaks(self, stream: EngineStream) -> Iterator[Tensors]:
-        """What came before an engine broke, once a piece of it has gone out: that can't be taken back, nor begun anew.
+    def _following(self, stream: EngineStream) -> Tensors | None:
+        """The next response; an engine that breaks once a piece has gone out ends the answer: that can't be taken back,
+        nor begun anew.
 
         Where nothing has, the engine's error is raised: it says more than an answer cut short.
         """
         entry = self._entry
         try:
-            yield from stream
+            return stream.following()
         except (EngineFailed, EngineUnavailable) as error:
             if entry.pieces == 0 or not self._request.stream:
                 raise
             entry.is_broken = True
             logging.warning(f"request id={entry.request_id[:64]!r}: {error}")
+            return None
 
     def _finish_reason(self, text: AnswerText) -> str:
         if text.is_filtered:

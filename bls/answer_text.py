@@ -21,23 +21,26 @@ class AnswerText:
     def __init__(
         self,
         decoder: StreamDecoder,
-        words: WordStop,
+        words: WordStop | None,
         word_filter: WordFilter | None,
         decision: Decision,
         input_tokens: int,
+        verdict: tuple[str, str],
     ) -> None:
+        """`words` are the stop and bad words, if any; `verdict` is the prompt's: action and reason."""
         self._decoder = decoder
         self._words = words
         self._filter = word_filter
         self._decision = decision
         self._input_tokens = input_tokens
+        self._verdict = verdict
         self._text = ""
         self._tokens = 0
         self._log_probs: list[Mapping[str, Array]] = []
 
     @property
     def stopped_by(self) -> str | None:
-        return self._words.hit
+        return None if self._words is None else self._words.hit
 
     @property
     def is_filtered(self) -> bool:
@@ -58,28 +61,42 @@ class AnswerText:
         """Puts the prompt in front of the answer; no stop word is looked for in it."""
         self._text += self._passed(self._decoder.push(prompt_ids))
 
-    def push(self, ids: Sequence[int], log_probs: Mapping[str, Array]) -> None:
+    def push(self, ids: Sequence[int], log_probs: Mapping[str, Array] | None = None) -> None:
         """New ids of the engine, with their log probabilities."""
         self._tokens += len(ids)
-        self._text += self._passed(self._words.push(self._decoder.push(ids)))
+        self._text += self._passed(self._unstopped(self._decoder.push(ids)))
         if log_probs:
             self._log_probs.append(log_probs)
 
     def finish(self) -> None:
         """No id follows: what was held back comes out, unless a word ended the text."""
         if self.stopped_by is None:
-            self._text += self._passed(self._words.push(self._decoder.finish()))
-            self._text += self._passed(self._words.finish())
+            self._text += self._passed(self._unstopped(self._decoder.finish()))
+            if self._words is not None:
+                self._text += self._passed(self._words.finish())
         if self._filter is not None:
             self._text += self._filter.finish()
 
-    def take(self, finish_reason: str = "") -> Reply:
+    def take(self, finish_reason: str = "", *, is_first: bool = False) -> Reply:
         """What has gathered since the last piece; with `finish_reason` it is the last one."""
-        log_probs = joined_log_probs(self._log_probs) if self._log_probs else {}
-        version = self._filter.version if self._filter else ""
-        reply = Reply(self._text, self._tokens, log_probs, finish_reason, self._decision, self._input_tokens, version)
-        self._text, self._tokens, self._log_probs = "", 0, []
+        reply = Reply(
+            self._text,
+            self._tokens,
+            joined_log_probs(self._log_probs) if self._log_probs else {},
+            finish_reason,
+            self._decision,
+            self._input_tokens,
+            self._filter.version if self._filter is not None else "",
+            self._verdict,
+            is_first,
+        )
+        self._text, self._tokens = "", 0
+        if self._log_probs:
+            self._log_probs = []
         return reply
+
+    def _unstopped(self, text: str) -> str:
+        return text if self._words is None else self._words.push(text)
 
     def _passed(self, text: str) -> str:
         return text if self._filter is None else self._filter.push(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 
 from bls.arrays import Tensors, boolean, int32
 from bls.errors import Busy, EngineFailed, EngineUnavailable, NotLoaded, Overloaded, RouterError, TimedOut
@@ -27,7 +27,14 @@ class _NotThis(Exception):
         self.error = error
 
 
-class EngineStream(Iterator[Tensors]):
+def output_ids(response: Tensors) -> list[int]:
+    """The ids of one response: the first `sequence_length` of output_ids."""
+    ids: list[int] = response["output_ids"].ravel().tolist()
+    del ids[response["sequence_length"].item() :]
+    return ids
+
+
+class EngineStream:
     """The responses of the engine that took the request: the chosen one, or the one that the policy falls back to."""
 
     def __init__(
@@ -48,7 +55,7 @@ class EngineStream(Iterator[Tensors]):
         # Else one response is cheaper.
         self._is_streaming = request.stream or may_be_cut
         self._attempt: Attempt | None = None
-        self._first: Tensors | None = None
+        self.first: Tensors | None = None  # once it has started: the first response, None where the engine gave none
         self._rest: Generator[Tensors, None, None] | None = None  # None: not begun, or ended.
 
     def start(self, route: Route) -> None:
@@ -61,7 +68,7 @@ class EngineStream(Iterator[Tensors]):
             was_busy = False
             while True:
                 try:
-                    self._first = self._first_response(route)
+                    self.first = self._first_response(route)
                     return
                 except _NotThis as refused:
                     was_busy |= isinstance(refused.error, Busy) and not isinstance(refused.error, Overloaded)
@@ -103,7 +110,7 @@ class EngineStream(Iterator[Tensors]):
         tensors = self._engine_tensors(self._encoded[model])
         try:
             self._rest = self._models.stream(model, tensors, self._outputs, child_id)
-            response = self._guarded_next()
+            response = self.following()
         except (EngineUnavailable, Busy, EngineFailed) as error:
             if isinstance(error, NotLoaded):
                 attempt.not_loaded()
@@ -116,29 +123,21 @@ class EngineStream(Iterator[Tensors]):
         attempt.worked(has_token=self._is_streaming and response is not None)
         return response
 
-    def __next__(self) -> Tensors:
-        if self._first is not None:
-            first, self._first = self._first, None
-            return first
-        response = self._guarded_next()
-        if response is None:
-            raise StopIteration
-        return response
-
-    def _guarded_next(self) -> Tensors | None:
-        """None at the end; an engine's CANCELLED after the watch has stopped it is an end too."""
-        response = None
+    def following(self) -> Tensors | None:
+        """The next response, None at the end; an engine's CANCELLED after the watch has stopped it is an end too."""
+        if self._rest is None:
+            return None
         try:
-            if self._rest is not None:
-                response = next(self._rest, None)
+            response = next(self._rest, None)
         except RouterError as error:
+            self._rest = None
             if self._watch.outcome is None and not self._watch.is_late:
                 self._note(error)
                 raise
-        finally:
-            if response is None:
-                self._rest = None
-        if response is not None and response["sequence_length"].flat[0] < 0:
+            return None
+        if response is None:
+            self._rest = None
+        elif response["sequence_length"].item() < 0:
             failure = EngineFailed("the engine failed in mid-stream; the server's log says why")
             self._note(failure)
             raise failure

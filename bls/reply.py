@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,13 +15,12 @@ from bls.routing.decision import Decision
 LOG_PROBS = ("cum_log_probs", "output_log_probs")
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(NamedTuple):
     """One piece. `output_tokens` and output_log_probs are of this piece alone; only the last has a finish_reason."""
 
     text: str = ""
     output_tokens: int = 0
-    log_probs: Mapping[str, Array] = field(default_factory=dict)
+    log_probs: Mapping[str, Array] = MappingProxyType({})
     finish_reason: str = ""
     decision: Decision | None = None
     input_tokens: int = 0
@@ -55,8 +55,7 @@ class Reply:
 def joined(replies: Iterable[Reply]) -> Reply:
     """One reply that says the same as all of them. There must be at least one."""
     replies = list(replies)
-    return replace(
-        replies[-1],
+    return replies[-1]._replace(
         text="".join(reply.text for reply in replies),
         output_tokens=sum(reply.output_tokens for reply in replies),
         log_probs=joined_log_probs([reply.log_probs for reply in replies]),
@@ -68,7 +67,7 @@ def accumulated(replies: Iterable[Reply]) -> Iterator[Reply]:
     whole = ""
     for reply in replies:
         whole += reply.text
-        yield replace(reply, text=whole)
+        yield reply._replace(text=whole)
 
 
 def joined_log_probs(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:

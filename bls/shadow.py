@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from bls.arrays import Tensors
-from bls.engine_stream import EngineStream
+from bls.engine_stream import EngineStream, output_ids
 from bls.errors import RouterError
 from bls.ports import Metrics, Models
 from bls.request import Request
@@ -91,10 +91,10 @@ class Shadow:
         stream = EngineStream(models, self.answered.request, watch, self.answered.encoded)
         with closing(stream):
             stream.start(self.route)
-            for chunk in stream:
-                yield chunk["output_ids"].reshape(-1)[: int(chunk["sequence_length"].flat[0])].tolist()
-                if watch.look_when_due() is not None:
-                    break
+            response = stream.first
+            while response is not None:
+                yield output_ids(response)
+                response = stream.following() if watch.look_when_due() is None else None
 
 
 def count_decision(made: Decision, other: tuple[Policy, Decision], output_tokens: int, metrics: Metrics) -> None:

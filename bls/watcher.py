@@ -67,7 +67,7 @@ class Watch:
 
     def look_when_due(self) -> str | None:
         """The same for the router's own thread, which is awake with each token and spares the watcher's waking up."""
-        return self.look() if self.seconds_to_next_look() == 0 else self.outcome
+        return self.look() if time.monotonic() >= self._next_look else self.outcome
 
     def seconds_to_next_look(self) -> float:
         now = time.monotonic()

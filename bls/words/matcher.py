@@ -42,7 +42,7 @@ class WordMatcher:
 
     __slots__ = (
         "_candidates", "_gap", "_gapped", "_last", "_lexicon", "_live", "_look_up", "_max_gap", "_over", "_plain",
-        "_repeats", "_run", "_span_bits", "_treatments", "position",
+        "_repeats", "_run", "_span_bits", "_treatments", "may_terminate", "position",
     )  # fmt: skip
 
     def __init__(self, lexicon: Lexicon, treatments: list[Treatment], max_gap: int) -> None:
@@ -52,6 +52,7 @@ class WordMatcher:
         self._max_gap = max_gap
         # Two more of its last letter would make a span longer.
         self._span_bits = SPAN_BELOW | SPAN_HERE if lexicon.repeats else SPAN_BELOW
+        self.may_terminate = any(treatments[number].action == "terminate" for number in lexicon.categories)
         self.position = 0  # raw characters seen
         self._live: list[Item] = []  # at nodes that the last symbol led to
         self._over: list[Waiting] = []  # held over a gap, before any symbol

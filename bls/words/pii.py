@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Mapping
 
 from bls.words.candidates import Match
-from bls.words.pii_kinds import COMPILED, Compiled
+from bls.words.pii_kinds import COMPILED, Compiled, any_hint
 from bls.words.table import Treatment
 
 _MAX_INVISIBLE = 16  # in a row; more of them end a number
@@ -39,12 +39,26 @@ _FOLDED = _Folded()
 class PiiMatcher:
     """One stream's undecided tail. The same interface as WordMatcher's."""
 
-    __slots__ = ("_at", "_from", "_hide", "_invisible", "_kinds", "_span", "_terminates", "_text", "position")
+    __slots__ = (
+        "_any_hint",
+        "_at",
+        "_from",
+        "_hide",
+        "_invisible",
+        "_kinds",
+        "_span",
+        "_terminates",
+        "_text",
+        "may_terminate",
+        "position",
+    )
 
     def __init__(self, kinds: Mapping[str, int], treatments: list[Treatment]) -> None:
         """`kinds`: the number of each wanted kind's category."""
         self._kinds = [(COMPILED[name], number, treatments[number]) for name, number in kinds.items()]
+        self._any_hint = any_hint(tuple(kinds)).search
         self._terminates = {number for _, number, treatment in self._kinds if treatment.action == "terminate"}
+        self.may_terminate = bool(self._terminates)
         self.position = 0
         self._text = ""  # folded: one character of context, then what is undecided
         self._at: list[int] = []  # the raw position of each of its characters
@@ -106,8 +120,11 @@ class PiiMatcher:
         text, at = self._text, self._at
         size = len(text)
         decided: list[Match] = []
-        places = []
         self._hide = self._span = self.position
+        if not self._any_hint(text, min(self._from, default=size)):
+            self._text, self._at, self._from = text[-1:], at[-1:], [min(size, 1)] * len(self._kinds)
+            return decided
+        places = []
         for begin, (kind, category, treatment) in zip(self._from, self._kinds, strict=True):
             place = size
             while kind.hint.search(text, begin):

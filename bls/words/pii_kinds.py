@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import date
+from functools import cache
 from typing import NamedTuple
 
 Atom = tuple[str, int, int]  # the inside of a character class, at least, at most
@@ -174,3 +175,9 @@ def compiled(kind: Kind) -> Compiled:
 
 
 COMPILED = {name: compiled(kind) for name, kind in KINDS.items()}
+
+
+@cache
+def any_hint(names: tuple[str, ...]) -> re.Pattern[str]:
+    """The hints of all these kinds in one pattern: most pieces of a text hold none of them."""
+    return re.compile("|".join(f"(?:{COMPILED[name].hint.pattern})" for name in names))

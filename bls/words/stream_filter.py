@@ -44,8 +44,9 @@ class WordFilter:
         ]
         if table.pii:
             matchers.append(PiiMatcher(table.pii, table.treatments))
-        self._first, *self._others = matchers
-        self._terminates = any(treatment.action == "terminate" for treatment in table.treatments)
+        # One that may terminate goes first: the others then see no more of the text than it did.
+        self._first, *self._others = sorted(matchers, key=lambda matcher: not matcher.may_terminate)
+        self._ends = sum(matcher.may_terminate for matcher in matchers)
         self._text = ""  # not out yet
         self._base = 0  # raw position of its first character
         self._spans: list[Match] = []  # decided, hidden, not out yet
@@ -64,7 +65,7 @@ class WordFilter:
     @property
     def may_terminate(self) -> bool:
         """Whether there is a word that would end the stream."""
-        return self._terminates
+        return self._ends > 0
 
     @property
     def totals(self) -> list[tuple[str, str, int]]:
@@ -94,15 +95,23 @@ class WordFilter:
 
     def _feed_all(self, text: str) -> list[Match]:
         """Feeds every matcher up to the character at which the first of them terminates, if one does."""
+        begin = self._base + len(self._text)
+        if self._ends > 1:
+            return self._feed_until_one_ends(text, begin)
+        decided = self._first.feed(text)
+        seen = text[: self._first.position - begin]
+        for matcher in self._others:
+            decided += matcher.feed(seen)
+        return decided
+
+    def _feed_until_one_ends(self, text: str, begin: int) -> list[Match]:
         matchers = [self._first, *self._others]
-        before = [matcher.snapshot() for matcher in matchers] if self._terminates else []
+        before = [matcher.snapshot() for matcher in matchers]
         decided = [match for matcher in matchers for match in matcher.feed(text)]
-        if before:
-            begin = self._base + len(self._text)
-            stop = min(matcher.position for matcher in matchers)
-            if stop < begin + len(text):
-                decided = [match for matcher in before for match in matcher.feed(text[: stop - begin])]
-                self._first, *self._others = before
+        stop = min(matcher.position for matcher in matchers)
+        if stop < begin + len(text):
+            decided = [match for matcher in before for match in matcher.feed(text[: stop - begin])]
+            self._first, *self._others = before
         return decided
 
     def _out(self, decided: list[Match]) -> str:

@@ -112,6 +112,7 @@ class Lexicon:
         self.repeats: bool = header["repeats"]
         self.first_cjk: int = header["first_cjk"]
         self.endings: list[list[tuple[int, bool]]] = [[(c, r) for c, r in ends] for ends in header["endings"]]
+        self.categories = frozenset(category for ends in self.endings for category, _ in ends) - {ALLOW}
         self.base, self.check, self.info = arrays["base"], arrays["check"], arrays["info"]
         self.pages, self.blocks = arrays["pages"], arrays["blocks"]
         self.characters = Characters(self, self.pages, self.blocks, header["several"])

@@ -8,6 +8,7 @@ python -m scripts.bench gateway     the gateway against gRPC on the same server:
 python -m scripts.bench goodput     the router at up to five times its capacity
 python -m scripts.bench instances   tokenizer and detokenizer over instances and queue delays
 python -m scripts.bench policy      a decision with everything on, and how soon an edited policy is in force
+python -m scripts.bench response    the router's own Python between two responses, with warm and with cold caches
 python -m scripts.bench safety      the prompt's checks, by length and one by one
 python -m scripts.bench router --help
 """
@@ -25,6 +26,7 @@ BENCHES = {
     "goodput": "scripts.bench.goodput",
     "instances": "scripts.bench.instances",
     "policy": "scripts.bench.policy",
+    "response": "scripts.bench.response",
     "router": "scripts.bench.router",
     "safety": "scripts.bench.safety",
 }

@@ -184,3 +184,22 @@ def test_terminating_data_ends_the_stream_at_the_same_place_however_the_text_is_
         stream = WordFilter(table)
         results.append(("".join([*map(stream.push, pieces), stream.finish()]), stream.hits, stream.terminated))
     assert results[0] == results[1] == results[2]
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(
+    st.lists(st.sampled_from(["13812345678", "a@b.com", "halt", "法轮", " ", "1", "x"]), max_size=6).map("".join),
+    st.lists(st.integers(0, 100), max_size=5),
+)
+def test_personal_data_behind_a_terminating_word_changes_nothing_however_the_text_is_cut(tmp_path_factory, text, where):
+    lists = lists_of({"words": ["法轮", "halt"]}, [], {"words": Category("words", "terminate", "END")})
+    lists.pii = {"phone": Category("phone", "mask"), "email": Category("email", "replace", "<mail>")}
+    path = tmp_path_factory.getbasetemp() / "terminating_word"
+    if not path.exists():
+        compile_lists(lists, path)
+    table = WordTable(path)
+    results = []
+    for pieces in (list(text), [text], cut(text, where)):
+        stream = WordFilter(table)
+        results.append(("".join([*map(stream.push, pieces), stream.finish()]), stream.hits, stream.terminated))
+    assert results[0] == results[1] == results[2]

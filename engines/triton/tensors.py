@@ -1,6 +1,7 @@
 """TensorRT-LLM's input tensors, read into a Generation and its wishes about the answer.
 
-What this engine can't honour is refused by name rather than ignored; absent, empty and neutral values are fine.
+What this engine can't honour is refused by name where it would change the answer; absent, empty and neutral values are
+fine, and so is all that tensorrt_llm_bls sends in any case.
 """
 
 from __future__ import annotations
@@ -21,19 +22,10 @@ Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 _NEUTRAL: dict[str, tuple[float, ...]] = {
     "beam_width": (1,),
     "num_return_sequences": (1,),
-    "len_penalty": (0.0, 1.0),
-    "early_stopping": (0,),
-    "beam_search_diversity_rate": (0.0,),
-    "runtime_top_p_min": (0.0,),
     "runtime_top_p_decay": (1.0,),
     "return_context_logits": (0,),
     "return_generation_logits": (0,),
     "return_perf_metrics": (0,),
-    "encoder_output_lengths": (0,),
-    "decoder_input_lengths": (0,),
-    "draft_acceptance_threshold": (0.0,),
-    "prompt_vocab_size": (0,),
-    "skip_cross_attn_blocks": (0,),
     "embedding_bias": (0.0,),
 }
 
@@ -60,6 +52,40 @@ HONOURED = frozenset(
         "streaming",
         "guided_decoding_guide_type",
         "guided_decoding_guide",
+    }
+)
+
+
+# What has no say in the answer of a decoder with one beam, so that it is taken with any value and not looked at.
+IGNORED = frozenset(
+    {
+        # Of encoder-decoders: tensorrt_llm_bls sends these two with every request, others with some.
+        "decoder_input_ids",
+        "decoder_input_lengths",
+        "encoder_output_lengths",
+        "skip_cross_attn_blocks",
+        # Of beam search; more beams than one are refused.
+        "len_penalty",
+        "early_stopping",
+        "beam_search_diversity_rate",
+        # Of a decaying top p, and of a prompt table; both are refused.
+        "runtime_top_p_min",
+        "runtime_top_p_reset_ids",
+        "prompt_vocab_size",
+        "prompt_table_extra_ids",
+        # How fast the answer comes, not which: drafts of it, and how long the cache keeps it.
+        "draft_input_ids",
+        "draft_logits",
+        "draft_acceptance_threshold",
+        "lookahead_window_size",
+        "lookahead_ngram_size",
+        "lookahead_verification_set_size",
+        "retention_token_range_starts",
+        "retention_token_range_ends",
+        "retention_token_range_priorities",
+        "retention_token_range_durations_ms",
+        "retention_decode_priority",
+        "retention_decode_duration_ms",
     }
 )
 
@@ -120,7 +146,7 @@ def split_rows(arrays: Arrays) -> list[Arrays]:
 
 def _refuse_unsupported(arrays: Arrays) -> None:
     for name, array in arrays.items():
-        if name in HONOURED or array.size == 0:
+        if name in HONOURED or name in IGNORED or array.size == 0:
             continue
         if name == "bad_words_list" and not _words(name, array):
             continue

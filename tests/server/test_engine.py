@@ -13,6 +13,7 @@ import tritonclient.grpc as grpc
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from bls.contract import ENGINE, ENGINE_CONTROL, SMALL
+from tests.nvidia_bls import sent_by_the_bls
 
 pytestmark = pytest.mark.server
 
@@ -278,3 +279,10 @@ def test_many_streams_at_once_all_end(server):
     for thread in threads:
         thread.join(WAIT_S)
     assert lengths == [5] * 40
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_all_that_nvidias_bls_sends_is_taken_and_the_answer_is_the_same(stream, streaming):
+    sent = sent_by_the_bls(*PROMPT, max_tokens=8, streaming=streaming) | {"end_id": np.array([[NEVER]], np.int32)}
+    given = {name: array for name, array in sent.items() if name not in ("input_ids", "input_lengths")}
+    assert ids(stream.send(**given).read()) == ids(stream.send().read())

@@ -12,6 +12,7 @@ import tritonclient.grpc as grpc
 
 from bls.contract import ENGINE_CONTROL, LLAMA_7B, SMALL
 from tests.llmapi_models import STAND_IN
+from tests.nvidia_bls import sent_by_the_bls
 from tests.server import echo_repository
 from tests.server.clients import answer, events_of, eventually, grpc_stream, inputs_of, metric, refusal
 from tests.server.serving import running_server
@@ -116,6 +117,18 @@ def test_what_it_can_not_do_is_refused_by_name(server):
     with engine_stream(server, 100, bad_words_list=np.array([[[5], [1]]], np.int32)) as stream:
         (error,) = stream.messages()
     assert error.message() == "[BAD_REQUEST] bad_words_list is not supported by this engine"
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_all_that_nvidias_bls_sends_is_taken(server, streaming):
+    """Of its models the one behind it is decoupled or not; both are asked."""
+    sent = sent_by_the_bls(100, max_tokens=4, streaming=streaming)
+    with grpc_stream(server, SMALL, ENGINE_OUTPUTS, **sent) as stream:
+        assert ids_of(stream.messages()) == [101, 102, 103, 104]
+    if not streaming:
+        client = grpc.InferenceServerClient(server.grpc_url)
+        assert client.infer(LLAMA_7B, inputs_of(**sent)).as_numpy("output_ids").tolist() == [[[101, 102, 103, 104]]]
+        client.close()
 
 
 def test_an_engine_that_died_says_so_and_comes_back(server):

@@ -9,6 +9,7 @@ from bls.contract import ENGINE
 from bls.errors import BadRequest
 from engines.triton import tensors
 from engines.worker.generation import Limits
+from tests.nvidia_bls import sent_by_the_bls
 
 END_IDS = frozenset({2})
 LIMITS = Limits(context_tokens=32, vocab_size=100, end_ids=END_IDS, cache_tokens=64, prompt_tokens=24)
@@ -174,7 +175,6 @@ def test_what_is_empty_or_neutral_counts_as_absent(values):
         ({"min_tokens": [5]}, "min_tokens is 5; it must be from 0 to request_output_len (4)"),
         ({"beam_width": [2]}, "beam_width is 2; this engine supports 1 only"),
         ({"num_return_sequences": [2]}, "num_return_sequences is 2; this engine supports 1 only"),
-        ({"len_penalty": [1.5]}, "len_penalty is 1.5; this engine supports 0 or 1 only"),
         ({"return_context_logits": [True]}, "return_context_logits is true; this engine supports false only"),
         ({"bad_words_list": [[[5], [1]]]}, "bad_words_list is not supported by this engine"),
         ({"lora_task_id": [1]}, "lora_task_id is not supported by this engine"),
@@ -205,17 +205,34 @@ def test_a_request_larger_than_the_cache_is_refused():
         small.check(tensors.read(arrays(), END_IDS, True).generation)
 
 
-@pytest.mark.parametrize("name", [tensor.name for tensor in ENGINE.inputs if tensor.name not in tensors.HONOURED])
+TAKEN = tensors.HONOURED | tensors.IGNORED
+
+
+@pytest.mark.parametrize("name", [tensor.name for tensor in ENGINE.inputs if tensor.name not in TAKEN])
 def test_no_other_input_of_the_contract_is_ignored(name):
     """Each is refused with some value that asks for something."""
     dtype = DATATYPES[name]
     value = np.array([[True]]) if dtype is np.bool_ else np.array([[7]], dtype=dtype)
     if name == "bad_words_list":
         value = np.array([[[7], [1]]], dtype=np.int32)
-    if name == "early_stopping":
-        value = np.array([[True]])
     with pytest.raises(BadRequest, match=name):
         tensors.read({**arrays(), name: value}, END_IDS, True)
+
+
+@pytest.mark.parametrize("name", sorted(tensors.IGNORED))
+def test_what_has_no_say_in_the_answer_is_taken_with_any_value(name):
+    value = np.array([[7]], dtype=DATATYPES[name])
+    assert tensors.read({**arrays(seed=[1]), name: value}, END_IDS, True) == tensors.read(
+        arrays(seed=[1]), END_IDS, True
+    )
+
+
+def test_all_that_nvidias_bls_sends_asks_for_nothing():
+    """Without its client's options, and with the number of beams, so that no tensor of it is left out."""
+    given = {name: value.reshape(-1) if value.shape == (1, 1) else value for name, value in sent_by_the_bls(3).items()}
+    assert set(given) <= ENGINE.input_names
+    plain = {name: value for name, value in given.items() if name in tensors.HONOURED}
+    assert tensors.read(given, END_IDS, True) == tensors.read(plain, END_IDS, True)
 
 
 def test_a_stop_request_is_known_by_its_flag_alone():

@@ -187,7 +187,16 @@ class Answer(Iterator[Reply]):
         if not entry.is_broken:  # Else what is held may be the beginning of what no client may see.
             text.finish()
         entry.finish = self._finish_reason(text)
-        yield text.take(entry.finish)
+        last = text.take(entry.finish)
+        yield last if entry.pieces or last.text else last._replace(empty_because=self._why_empty())
+
+    def _why_empty(self) -> str:
+        """In words for who wonders; the finish reason says the rest."""
+        if self._entry.finish != "stop":
+            return ""
+        if self._request.messages or self._request.apply_chat_template:
+            return "the model ended its answer at once"
+        return "the model ended its answer at once: text_input went to it without a chat template (apply_chat_template)"
 
     def _following(self, stream: EngineStream) -> Tensors | None:
         """The next response; an engine that breaks once a piece has gone out ends the answer: that can't be taken back,

@@ -199,11 +199,15 @@ ROUTER_CONTRACT = Contract(
         return_num_input_tokens     BOOL   [1]            optional scalar
         return_num_output_tokens    BOOL   [1]            optional scalar
     """)
-    # Ours: chat messages as JSON, or one user message made of text_input; what to say about the decision.
+    # Ours: chat messages as JSON, or one user message made of text_input; what to say about the decision; old names.
     + _tensors("""
         messages                    STRING [1]            optional
         apply_chat_template         BOOL   [1]            optional scalar
         return_route_info           BOOL   [1]            optional scalar
+        random_seed                 UINT64 [1]            optional
+        min_length                  INT32  [1]            optional
+        runtime_top_k               INT32  [1]            optional
+        runtime_top_p               FP32   [1]            optional
     """),
     outputs=_tensors("""
         text_output                  STRING [-1]
@@ -252,11 +256,13 @@ PREPROCESSING_CONTRACT = Contract(
         PAD_ID                  INT32  [1]   optional
         PROMPT_TABLE_EXTRA_ID   UINT64 [1]   optional
     """)
-    # Ours: MESSAGES instead of QUERY; TIER ("small", "large"; default "large") chooses the tokenizer.
+    # Ours: MESSAGES instead of QUERY; TIER ("small", "large"; default "large") chooses the tokenizer; what the chat
+    # template is told beside the messages, as a JSON object.
     + _tensors("""
         MESSAGES                STRING [1]   optional
         APPLY_CHAT_TEMPLATE     BOOL   [1]   optional
         TIER                    STRING [1]   optional
+        CHAT_TEMPLATE_KWARGS    STRING [1]   optional
     """),
     outputs=_tensors("""
         INPUT_ID                    INT32  [-1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from bls.arrays import Tensors, boolean, int32, strings
 from bls.contract import PREPROCESSING
 from bls.engine_files import EngineFiles
@@ -34,6 +36,8 @@ def _tensors(request: Request, tier: str) -> Tensors:
     else:
         tensors["QUERY"] = strings(request.text)
         tensors["APPLY_CHAT_TEMPLATE"] = boolean(request.apply_chat_template)
+    if request.template_values:
+        tensors["CHAT_TEMPLATE_KWARGS"] = strings(json.dumps(request.template_values))
     if request.stop_words:
         tensors["STOP_WORDS_DICT"] = strings(*request.stop_words)
     if request.end_id is not None:

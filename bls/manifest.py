@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from bls import template_values
 
 FILE_NAME = "engine.json"
 TABLE_FILE_NAME = "token_bytes.bin"
@@ -42,6 +45,7 @@ class Manifest:
     end_ids: tuple[int, ...]
     pad_id: int
     tokenizer: TokenizerFile
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)  # what requests that don't say tell it
 
     def __post_init__(self) -> None:
         if self.context_tokens < 1 or self.vocab_size < 1:
@@ -50,6 +54,8 @@ class Manifest:
             raise BadManifest(f"{self.file}: end_ids must be one or more ids below {self.vocab_size}")
         if self.tokenizer.kind not in TOKENIZER_KINDS:
             raise BadManifest(f"{self.file}: tokenizer.kind is {self.tokenizer.kind!r}; known: {TOKENIZER_KINDS}")
+        if problem := template_values.problem_of(self.chat_template_kwargs):
+            raise BadManifest(f"{self.file}: chat_template_kwargs {problem}")
 
     @property
     def file(self) -> Path:
@@ -72,6 +78,14 @@ class Manifest:
     def command(self) -> str:
         """What builds it again, for a message."""
         return build_command(self.folder)
+
+    def telling(self, values: Mapping[str, Any]) -> Manifest:
+        """The same with these chat_template_kwargs, in the file too."""
+        if dict(values) == dict(self.chat_template_kwargs):
+            return self
+        told = replace(self, chat_template_kwargs=dict(values))
+        told.save()
+        return told
 
     def save(self) -> None:
         """Replaces engine.json at once, so that a reader never sees half of it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from bls.arrays import Array, int32, text
 from bls.routing.decision import Decision
 
 LOG_PROBS = ("cum_log_probs", "output_log_probs")
+UNASKED_FOR = frozenset({"text_output", "finish_reason"})  # what a client gets that names no outputs
 
 
 class Reply(NamedTuple):
@@ -27,6 +28,7 @@ class Reply(NamedTuple):
     words_version: str = ""
     verdict: tuple[str, str] | None = None  # on the prompt: action and reason
     is_first: bool = False  # of several: it tells the route too, for those who can't wait for the end
+    empty_because: str = ""  # of an answer without any text
 
     def tensors(self, outputs: frozenset[str]) -> dict[str, Array]:
         """The router's output tensors among `outputs`, in the shapes of NVIDIA's tensorrt_llm_bls at run time.
@@ -43,13 +45,18 @@ class Reply(NamedTuple):
         if self.finish_reason or self.is_first:
             if self.decision:
                 tensors["model"], tensors["reason"] = text(self.decision.model), text(self.decision.reason)
-                if "route_info" in outputs:
-                    tensors["route_info"] = text(json.dumps(self.decision.as_json()))
+                if "route_info" in outputs or self.empty_because:
+                    tensors["route_info"] = text(json.dumps(self._route_info(self.decision)))
             if self.words_version:
                 tensors["words_version"] = text(self.words_version)
             if self.verdict:
                 tensors["verdict"], tensors["verdict_reason"] = map(text, self.verdict)
+        if self.empty_because and outputs >= UNASKED_FOR:
+            outputs |= {"route_info"}
         return {name: array for name, array in tensors.items() if name in outputs}
+
+    def _route_info(self, decision: Decision) -> dict[str, Any]:
+        return decision.as_json() | ({"empty": self.empty_because} if self.empty_because else {})
 
 
 def joined(replies: Iterable[Reply]) -> Reply:

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 from bls import errors, triton_io
-from bls.request import Request, parse
+from bls.request import WHAT_FITS, Defaults, Request, parse
 from bls.router import Router
 from bls.shadow import Shadow
 from bls.watcher import TIMEOUT, Watch, Watcher
 
 
-def serve(request: Any, router: Router, watcher: Watcher, is_decoupled: bool = True) -> None:
+@dataclass(frozen=True)
+class Door:
+    """What the config of a model says of its requests."""
+
+    is_decoupled: bool
+    defaults: Defaults
+
+    @classmethod
+    def of(cls, args: Mapping[str, str]) -> Door:
+        """Raises ValueError that names the parameter."""
+        template = triton_io.boolean_parameter(args, "apply_chat_template", default=False)
+        tokens = triton_io.parameters(args).get("max_tokens", "").strip()
+        if tokens and not ((tokens.isdecimal() and int(tokens)) or tokens == str(WHAT_FITS)):
+            raise ValueError(f"parameter max_tokens is {tokens!r}; it must be a whole number above 0, or -1, or empty")
+        return cls(triton_io.is_decoupled(args), Defaults(template, int(tokens) if tokens else None))
+
+
+def serve(request: Any, router: Router, watcher: Watcher, door: Door) -> None:
     """Answers one request of llm_router. Whatever happens, its stream ends once; one that isn't decoupled has no more
     than that end, which Triton takes from a response sender as well."""
     sender = triton_io.Sender(request)
     watch = answer = None
     try:
-        parsed = _read(request, router, is_decoupled)
+        parsed = _read(request, router, door)
         timeout_seconds = parsed.timeout_seconds or router.policy.settings.timeout_seconds
         watch = Watch(sender.is_cancelled, timeout_seconds, _give_up_on(sender))
         watcher.follow(watch)
@@ -56,7 +74,8 @@ def _run_shadow(due: Shadow, router: Router, watcher: Watcher) -> None:
         watch.end()
 
 
-def _read(request: Any, router: Router, is_decoupled: bool) -> Request:
+def _read(request: Any, router: Router, door: Door) -> Request:
+    settings = router.policy.settings
     try:
         parsed = parse(
             triton_io.inputs(request),
@@ -64,9 +83,11 @@ def _read(request: Any, router: Router, is_decoupled: bool) -> Request:
             frozenset(request.requested_output_names()),
             request.request_id(),
             request.timeout(),
-            router.policy.settings.parameters,
+            settings.parameters,
+            settings.template_values,
+            door.defaults,
         )
-        if parsed.stream and not is_decoupled:
+        if parsed.stream and not door.is_decoupled:
             raise errors.BadRequest("stream is true, but the config of this model says decoupled: false")
         return parsed
     except errors.BadRequest as error:

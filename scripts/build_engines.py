@@ -77,18 +77,19 @@ def _build_tier(built: Path, tier: str, options: argparse.Namespace, progress: P
     known = specs.load()[tier]
     spec = replace(known, source=options.source) if options.source else known
     progress.step(f"engine {tier}", spec.source)
-    engine = build.build(built, tier, spec, progress.status, options.force)
+    engine = build.build(built, tier, spec, progress.status, options.force).telling(spec.chat_template_kwargs)
     progress.done(f"{engine.name}, {engine.context_tokens} tokens of context")
 
 
 def _build_for_gpus(built: Path, tier: str, options: argparse.Namespace, progress: Progress) -> None:
-    spec = gpu_engines.spec_of(tier, specs.load()[tier], options.source)
+    known = specs.load()[tier]
+    spec = gpu_engines.spec_of(tier, known, options.source)
     plan = Plan(built, tier, spec, options.builder, options.examples.absolute(), options.engine)
     if options.dry_run:
         print_all(gpu_engines.dry_run(plan, progress, options.source))
         return
     progress.step(f"engine {tier}", spec.model)
-    engine = gpu_engines.build_tier(plan, progress, options.force)
+    engine = gpu_engines.build_tier(plan, progress, options.force).telling(known.chat_template_kwargs)
     progress.done(f"{engine.name}, {engine.context_tokens} tokens of context, for {engine.builder}")
 
 

@@ -48,6 +48,7 @@ class Settings:
     refusal: str
     shadow_policy: str
     parameters: tuple[str, ...]
+    template_values: tuple[str, ...]
     safety: Safety
     examples: tuple[Example, ...]
     max_in_flight: Mapping[str, int]
@@ -75,7 +76,8 @@ _NUMBERS: Mapping[str, tuple[type, float, float]] = {
     "RECORD_MEGABYTES": (int, 0, 100_000),
     "MAX_WAIT_SECONDS": (float, 0.01, 86_400),
 }
-_DEFAULTS: Mapping[str, Any] = {"MAX_WAIT_SECONDS": 1.0, "MAX_IN_FLIGHT": {}}  # Of names that older policies lack.
+# Of names that older policies lack.
+_DEFAULTS: Mapping[str, Any] = {"MAX_WAIT_SECONDS": 1.0, "MAX_IN_FLIGHT": {}, "TEMPLATE_VALUES": ()}
 _MODELS = ("DEFAULT", "SHADOW", "BASELINE")
 
 
@@ -100,11 +102,9 @@ class _Reader:
         examples = self._value("EXAMPLES")
         if not isinstance(examples, tuple) or not examples or not all(isinstance(e, Example) for e in examples):
             self._refuse("EXAMPLES", "it must be a tuple of one or more example(...)")
-        refusal, parameters = self._value("REFUSAL"), self._value("PARAMETERS")
+        refusal = self._value("REFUSAL")
         if not isinstance(refusal, str) or not refusal:
             self._refuse("REFUSAL", "it must be a text")
-        if not isinstance(parameters, tuple) or not all(isinstance(name, str) for name in parameters):
-            self._refuse("PARAMETERS", "it must be a tuple of names; a tuple of one needs its comma")
         if not isinstance(self._value("SAFETY"), Safety):
             self._refuse("SAFETY", "it must be a Safety((...)) of checks")
         if not isinstance(self._value("SHADOW_POLICY"), str):
@@ -120,7 +120,8 @@ class _Reader:
             safety=self._value("SAFETY"),
             refusal=refusal,
             shadow_policy=self._value("SHADOW_POLICY"),
-            parameters=parameters,
+            parameters=self._names("PARAMETERS"),
+            template_values=self._names("TEMPLATE_VALUES"),
             **numbers,
             **chosen,
         )
@@ -141,6 +142,12 @@ class _Reader:
             what = "a whole number" if kind is int else "a number"
             self._refuse(name, f"it is {value!r}; it must be {what} from {minimum:g} to {maximum:g}")
         return value
+
+    def _names(self, name: str) -> tuple[str, ...]:
+        value = self._value(name)
+        if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
+            self._refuse(name, "it must be a tuple of names; a tuple of one needs its comma")
+        return tuple(value)
 
     def _check_choose(self) -> None:
         choose = self._value("choose")

@@ -125,6 +125,7 @@ class _Judging:
         self._trusted = trusted
         self._settings, self._sources, self._finders, self._tell = settings, sources, finders, tell
         self._turns: list[Turn] = []
+        self._messages = ""
         self._runs: list[CheckRun] = []
         self._signals: dict[str, float] = {}
 
@@ -134,7 +135,7 @@ class _Judging:
                 # Not even read: it would take longer than to refuse it.
                 finding = Finding(REFUSE, "too_long", found=f"{len(messages)} characters of JSON", limit=str(maximum))
                 return self._refusal(check, finding)
-        self._turns = turns_of(text, messages, role)
+        self._turns, self._messages = turns_of(text, messages, role), messages
         findings: list[Finding] = []
         for check in self._settings.checks:
             finding = self._run(check)
@@ -144,7 +145,7 @@ class _Judging:
             self._signals.update(finding.signals)
         masks = [finding for finding in findings if finding.action == MASK]
         if masks:
-            return self._masked(masks, bool(messages))
+            return self._masked(masks)
         route = next((finding for finding in findings if finding.action == ROUTE), Finding())
         return self._verdict(route)
 
@@ -172,7 +173,7 @@ class _Judging:
         self._runs.append(CheckRun(check.name, outcome, finding.detail, round(spent, 1)))
         return finding
 
-    def _masked(self, masks: Sequence[Finding], is_chat: bool) -> Verdict:
+    def _masked(self, masks: Sequence[Finding]) -> Verdict:
         """Masks, and looks again: of two letters with a masked word between them a new word may have become."""
         reason = masks[0].reason
         mask = self._sources.mask
@@ -190,8 +191,9 @@ class _Judging:
                     return self._refusal(check, finding)
             masks = [finding for _, finding in findings if finding.action == MASK]
             if not masks:
-                rewritten = written(self._turns) if is_chat else None
-                return self._verdict(Finding(MASK, reason), None if is_chat else self._turns[0].text, rewritten)
+                if self._messages:
+                    return self._verdict(Finding(MASK, reason), None, written(self._messages, self._turns))
+                return self._verdict(Finding(MASK, reason), self._turns[0].text)
         return self._refusal(again[0], Finding(REFUSE, reason))
 
     def _verdict(self, finding: Finding, text: str | None = None, messages: str | None = None) -> Verdict:

@@ -8,9 +8,11 @@ system.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import jinja2
 from jinja2 import nodes
@@ -19,10 +21,14 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from bls.errors import BadRequest, EngineFailed
-from bls.tokens.messages import Message
+from bls.tokens.message_form import Message
+from bls.tokens.template_messages import check_whole, each_text, first_refused, fitted, names_of, texts_in
 from bls.tokens.tokenizer import Tokenizer
 
 _MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # Unicode's noncharacters: for internal use, never in text.
+
+
+NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
 class ChatTemplate:
@@ -41,16 +47,23 @@ class ChatTemplate:
         except jinja2.TemplateError as error:
             raise EngineFailed(f"the model's chat template is broken: {error}") from None
 
-    def render(self, messages: Sequence[Message]) -> str:
-        """The prompt, up to where the assistant speaks. Raises BadRequest with what the template objects to."""
+    def render(self, messages: Sequence[Message], values: Mapping[str, Any] = NO_VALUES) -> str:
+        """The prompt, up to where the assistant speaks; `values` are further variables of the template.
+
+        Raises BadRequest with what the template objects to.
+        """
+        own = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True, **self._tokens}
         try:
-            return self._template.render(
-                messages=messages, tools=None, documents=None, add_generation_prompt=True, **self._tokens
-            )
+            return self._template.render({**values, **own})
         except jinja2.TemplateError as error:
             raise BadRequest(f"messages do not fit the model's chat template: {error}") from None
         except (TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
             raise BadRequest(f"messages do not fit the model's chat template: {type(error).__name__}") from None
+
+
+class _Rendered(NamedTuple):
+    messages: list[Message]
+    values: dict[str, Any]
 
 
 class Chat:
@@ -59,27 +72,41 @@ class Chat:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         source, settings = tokenizer.chat_template, tokenizer.settings
+        self._source = source or ""
         self._template = ChatTemplate(source, settings.bos_token, settings.eos_token) if source else None
 
-    def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Ids of the whole prompt; it has the BOS that the template writes, no other. Raises BadRequest."""
+    def encode(
+        self,
+        messages: Sequence[Message],
+        values: Mapping[str, Any] = NO_VALUES,
+        places: Sequence[int] | None = None,
+    ) -> list[int]:
+        """Ids of the whole prompt; it has the BOS that the template writes, no other.
+
+        `values` are further variables of the template, `places` the messages' numbers in errors. Raises BadRequest.
+        """
         if self._template is None:
             raise BadRequest("the model has no chat template: send a plain prompt")
-        marked, mark = self._mark_special(messages)
-        text = self._template.render(marked)
+        names = names_of(messages, places)
+        marked, mark = self._mark_special(fitted(messages, self._source), dict(values))
+        render = partial(self._template.render, values=marked.values)
+        try:
+            text = render(marked.messages)
+        except BadRequest as error:
+            raise first_refused(marked.messages, names, error, render) from None
+        check_whole(marked.messages, names, text)
         return self._encode_marked(text, mark) if mark else self._tokenizer.encode(text, add_special_tokens=False)
 
-    def _mark_special(self, messages: Sequence[Message]) -> tuple[Sequence[Message], str]:
-        """The messages with a mark inside each special token's name, and the mark; "" where there is no such name."""
-        values = [value for message in messages for value in message.values()]
-        if all(
-            part not in self._tokenizer.special_ids for value in values for part in self._tokenizer.split_special(value)
-        ):
-            return messages, ""
-        mark = next((mark for mark in _MARKS if not any(mark in value for value in values)), None)
+    def _mark_special(self, messages: list[Message], values: dict[str, Any]) -> tuple[_Rendered, str]:
+        """Both with a mark inside each special token's name, and the mark; "" where there is no such name."""
+        texts = list(texts_in([messages, values]))
+        special = self._tokenizer.special_ids
+        if all(part not in special for text in texts for part in self._tokenizer.split_special(text)):
+            return _Rendered(messages, values), ""
+        mark = next((mark for mark in _MARKS if not any(mark in text for text in texts)), None)
         if mark is None:
             raise BadRequest("messages contain every noncharacter from U+FDD0 to U+FDEF")
-        return [{field: self._mark(value, mark) for field, value in message.items()} for message in messages], mark
+        return _Rendered(*each_text([messages, values], lambda text: self._mark(text, mark))), mark
 
     def _mark(self, value: str, mark: str) -> str:
         parts = self._tokenizer.split_special(value)

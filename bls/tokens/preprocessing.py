@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from bls import template_values
 from bls.arrays import Array, Tensors, read_text
 from bls.errors import BadRequest
 from bls.tokens import byte_table_build
 from bls.tokens.chat_template import Chat
-from bls.tokens.messages import read_messages
+from bls.tokens.messages import read_conversation
 from bls.tokens.tier_tokenizers import DEFAULT_TIER, TierTokenizer, tier_named
 from bls.tokens.tokenizer import Tokenizer
 
@@ -100,11 +102,17 @@ class _Call:
             raise BadRequest("give either QUERY or MESSAGES")
         chat = self._preprocessor.chat(self._tier_name)
         if "MESSAGES" in self.inputs:
-            return chat.encode(read_messages(self._preprocessor.text(self.inputs, "MESSAGES", row)))
+            read = read_conversation(self._preprocessor.text(self.inputs, "MESSAGES", row))
+            return chat.encode(read.messages, self._template_values(row), read.places)
         text = self._preprocessor.text(self.inputs, "QUERY", row)
         if self._flag("APPLY_CHAT_TEMPLATE", row):
-            return chat.encode([{"role": "user", "content": text}])
+            return chat.encode([{"role": "user", "content": text}], self._template_values(row))
         return self._preprocessor.prompt_ids(self.tier.tokenizer, text)
+
+    def _template_values(self, row: int) -> dict[str, Any]:
+        """Those of engines/specs.toml, and the request's before them."""
+        given = template_values.read(self._text_or("CHAT_TEMPLATE_KWARGS", row, "{}"))
+        return {**self.tier.manifest.chat_template_kwargs, **given}
 
     def _flag(self, name: str, row: int) -> bool:
         return name in self.inputs and bool(self.inputs[name].reshape(self.rows, -1)[row][0])

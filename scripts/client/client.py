@@ -15,7 +15,7 @@ import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
 from tritonclient.utils import InferenceServerException
 
-from bls.request import REQUEST_PRIORITY
+from bls.request_parameters import REQUEST_PRIORITY
 from scripts.client import tensors as client_tensors
 from scripts.client.failure import RequestFailed, from_rpc
 from scripts.client.request import STREAMED, TEXT_TENSORS, Answer, Piece, Request, joined, piece_of, unstreamed, values

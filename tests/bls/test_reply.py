@@ -1,7 +1,9 @@
+import json
+
 import numpy as np
 
 from bls.contract import ROUTER_CONTRACT
-from bls.reply import Reply, accumulated, joined
+from bls.reply import UNASKED_FOR, Reply, accumulated, joined
 from bls.routing.decision import Decision
 
 EVERYTHING = ROUTER_CONTRACT.output_names
@@ -42,3 +44,10 @@ def test_joined_says_what_all_pieces_said():
 def test_accumulated_repeats_the_text_but_not_the_counts():
     pieces = list(accumulated([Reply("a", 1), Reply("b", 2)]))
     assert [(piece.text, piece.output_tokens) for piece in pieces] == [("a", 1), ("ab", 2)]
+
+
+def test_an_empty_answer_says_why_to_whoever_names_no_outputs_or_the_route():
+    reply = Reply(finish_reason="stop", decision=Decision("m", "r"), empty_because="it ended")
+    for outputs in (UNASKED_FOR, EVERYTHING):
+        assert json.loads(reply.tensors(outputs)["route_info"][0])["empty"] == "it ended"
+    assert set(reply.tensors(frozenset({"text_output"}))) == {"text_output"}

@@ -1,9 +1,11 @@
+import re
+
 import numpy as np
 import pytest
 
 from bls.contract import ROUTER_CONTRACT
 from bls.errors import BadRequest
-from bls.request import parse
+from bls.request import Defaults, parse
 from tests.fakes import request
 
 
@@ -149,3 +151,81 @@ def test_flags_and_names_bring_further_outputs():
 def test_log_probs_come_only_when_they_were_asked_for():
     assert "cum_log_probs" not in request(requested={"text_output", "cum_log_probs"}).outputs
     assert {"cum_log_probs", "output_log_probs"} <= request(return_log_probs=True).outputs
+
+
+def read(parameters=None, defaults=None, template_names=("enable_thinking", "documents_first"), **tensors):
+    arrays = {
+        name: np.array([[value]]) for name, value in {"text_input": b"hi", **tensors}.items() if value is not None
+    }
+    everything = ROUTER_CONTRACT.output_names
+    more = {"template_names": template_names, **({"defaults": defaults} if defaults else {})}
+    return parse(arrays, parameters or {}, everything, **more)
+
+
+def test_what_the_config_says_holds_for_requests_that_do_not():
+    defaults = Defaults(apply_chat_template=True, max_tokens=64)
+    assert (read(defaults=defaults).apply_chat_template, read(defaults=defaults).max_tokens) == (True, 64)
+    said = read(defaults=defaults, apply_chat_template=False, max_tokens=3)
+    assert (said.apply_chat_template, said.max_tokens) == (False, 3)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "value"),
+    [
+        ("runtime_top_k", "top_k", 4),
+        ("runtime_top_p", "top_p", 0.5),
+        ("random_seed", "seed", 7),
+        ("min_length", "min_tokens", 2),
+    ],
+)
+def test_old_names_are_taken_as_what_they_are_today(old, new, value):
+    by_old, by_new = read(max_tokens=5, **{old: value}), read(max_tokens=5, **{new: value})
+    assert by_old.sampling == by_new.sampling != {}
+    with pytest.raises(BadRequest, match=f"{old} and {new} are both given; {old} is the old name of {new}"):
+        read(max_tokens=5, **{old: value, new: value})
+
+
+@pytest.mark.parametrize(("name", "value"), [("beam_width", 1), ("num_draft_tokens", 0)])
+def test_what_asks_for_nothing_is_taken(name, value):
+    assert read(max_tokens=5, **{name: value}) == read(max_tokens=5)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("max_new_tokens", "max_tokens"), ("streaming", "stream"), ("stop", "stop_words"), ("prompt", "text_input")],
+)
+def test_the_names_of_other_servers_are_told_ours(theirs, ours):
+    assert message(parameters={theirs: 1}) == f"[BAD_REQUEST] {theirs} is called {ours} here"
+
+
+def test_a_request_may_tell_the_chat_template_what_the_policy_lets_it():
+    chat = {"max_tokens": 5, "apply_chat_template": True}
+    assert read({"enable_thinking": False}, **chat).template_values == {"enable_thinking": False}
+    kwargs = {"chat_template_kwargs": '{"documents_first": true}', "enable_thinking": True}
+    assert read(kwargs, **chat).template_values == {"documents_first": True, "enable_thinking": True}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "complaint"),
+    [
+        ({"chat_template_kwargs": "{"}, "chat_template_kwargs is not JSON"),
+        ({"chat_template_kwargs": "[]"}, "chat_template_kwargs must be an object of names and values"),
+        ({"chat_template_kwargs": 1}, "chat_template_kwargs must be a JSON object as text"),
+        ({"chat_template_kwargs": '{"messages": 1}'}, "sets 'messages', which is no variable that may be set"),
+        (
+            {"chat_template_kwargs": '{"enable_thinking": []}'},
+            "sets enable_thinking to what is no boolean, number or text",
+        ),
+        ({"chat_template_kwargs": " " * 1025}, "chat_template_kwargs has 1025 characters; at most 1024 are taken"),
+        (
+            {"chat_template_kwargs": '{"mood": 1}'},
+            "may not set mood; TEMPLATE_VALUES of the policy allows enable_thinking",
+        ),
+        ({"enable_thinking": "no"}, "enable_thinking is 'no'; it must be true or false"),
+    ],
+)
+def test_what_it_may_not_is_refused_by_name(parameters, complaint):
+    with pytest.raises(BadRequest, match=re.escape(complaint)):
+        read(parameters, max_tokens=5, apply_chat_template=True)
+    with pytest.raises(BadRequest, match="has no effect: send messages, or apply_chat_template with text_input"):
+        read({"enable_thinking": False}, max_tokens=5)

@@ -42,6 +42,14 @@ def test_an_engine_that_gives_nothing_still_ends_the_stream_once():
         assert (reply.text, reply.finish_reason) == ("", "stop")
 
 
+def test_an_empty_answer_says_why():
+    (raw,) = answer(FakeModels({SMALL: []}), request())
+    assert raw.empty_because.endswith("without a chat template (apply_chat_template)")
+    (chat,) = answer(FakeModels({SMALL: []}), request(apply_chat_template=True))
+    assert chat.empty_because == "the model ended its answer at once"
+    assert not any(reply.empty_because for reply in answer(FakeModels({SMALL: ["Pa"]}), request(stream=True)))
+
+
 def test_without_a_limit_an_answer_has_the_room_that_the_prompt_leaves_and_is_not_taken_for_a_long_one():
     models = FakeModels({SMALL: ["x" * 40]}, context=8192)
     (reply,) = answer(models, request("x" * 60, max_tokens=-1), FakeEngines(small_context=100))

@@ -29,13 +29,13 @@ class TritonPythonModel:
         safety = PromptSafety(words, classifier(models))
         safety.warm_up()
         engines = EngineFiles(repository, models)
-        self.is_decoupled = triton_io.is_decoupled(args)
+        self.door = serving.Door.of(args)
         self.router = Router(models, engines, metrics, words, safety, accumulate, self.policy.routing)
 
     def execute(self, requests: Sequence[Any]) -> None:
         # One after the other: two decoupled streams in one process can deadlock python_backend 24.10 for ever.
         for request in requests:
-            serving.serve(request, self.router, self.watcher, self.is_decoupled)
+            serving.serve(request, self.router, self.watcher, self.door)
 
     def finalize(self) -> None:
         self.watcher.close()

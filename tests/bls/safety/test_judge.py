@@ -516,3 +516,20 @@ def test_the_router_may_import_it_without_anything_heavy():
     code = "import sys, bls.safety.judge; print({'jinja2', 'tokenizers', 'tomllib', 'hypothesis'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.strip() == "set()"
+
+
+def test_an_attack_split_over_two_parts_or_in_a_calls_arguments_is_found(lists):
+    strict = SafetyBy(only(Words(on_hit={"weapons": REFUSE})), lists)
+    parts = [{"type": "text", "text": "a bo"}, {"type": "text", "text": "mb"}]
+    assert strict.judge(messages=json.dumps([{"role": "user", "content": parts}])).action == REFUSE
+    call = {"function": {"name": "f", "arguments": '{"what": "a \\u0062omb"}'}}
+    assert strict.judge(messages=json.dumps([{"role": "assistant", "tool_calls": [call]}])).action == REFUSE
+
+
+def test_masked_messages_keep_what_is_no_text(lists):
+    safety = SafetyBy(only(PersonalData()), lists)
+    message = {"role": "tool", "tool_call_id": "c1", "content": ["mail a.b@example", ".org"]}
+    verdict = safety.judge(messages=json.dumps([message]))
+    (kept,) = json.loads(verdict.messages)
+    assert (kept["tool_call_id"], kept["role"], verdict.action) == ("c1", "tool", "mask")
+    assert "example.org" not in kept["content"]

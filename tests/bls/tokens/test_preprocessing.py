@@ -194,7 +194,7 @@ def test_the_extra_id_of_a_prompt_table_stands_where_ids_are_beyond_the_vocabula
         ({"QUERY": strings(b"hi\xff")}, r"QUERY is not valid UTF-8 \(byte 2\)"),
         ({"QUERY": strings("hi"), "STOP_WORDS_DICT": strings([b"\xc3"])}, "STOP_WORDS_DICT is not valid UTF-8"),
         ({"QUERY": strings("hi"), "TIER": strings("huge")}, "TIER is 'huge'; it must be one of small, large"),
-        ({"MESSAGES": strings("[{}]")}, r"messages\[0\]\.content is missing"),
+        ({"MESSAGES": strings("[{}]")}, r"messages\[0\]\.role is missing"),
         ({"MESSAGES": strings('[{"role": "user", "content": "a"}]'), "TIER": strings("small")}, "no chat template"),
         ({"QUERY": strings("a" * (32 * 512 + 1))}, "QUERY has 16385 characters; at most 16384 are taken"),
         ({"QUERY": strings("hi"), "EMBEDDING_BIAS_WORDS": strings(["a", "b"])}, "2 EMBEDDING_BIAS_WORDS have 0"),

@@ -136,9 +136,6 @@ def parse(
     for name in ("beam_width", "num_return_sequences"):
         if (fields.integer(name) or 1) != 1:
             raise BadRequest(f"{name} is {fields.integer(name)}; llm_router supports 1")
-    if fields.count("messages") > 1:
-        held = f"messages holds {fields.count('messages')} values"
-        raise BadRequest(f"{held}; it must be one text, the JSON of the whole list")
     text, messages = fields.string("text_input") or "", fields.string("messages") or ""
     if not text and not messages:
         raise BadRequest("text_input is empty" if "text_input" in tensors else "text_input is missing")

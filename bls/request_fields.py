@@ -40,9 +40,6 @@ class Fields:
             raise BadRequest(f"{name} holds {array.size} values; it must be a single value")
         return array
 
-    def count(self, name: str) -> int:
-        return self._tensors[name].size if name in self._tensors else 0
-
     def means_something(self, name: str) -> bool:
         """Whether it was given and is not empty, false or 0: clients send those for "not used"."""
         array = self._tensors.get(name)

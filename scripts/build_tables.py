@@ -3,7 +3,7 @@
 Run it when one of them, or Unicode itself, has moved on; the files it writes are in git, so
 neither the compiler of word lists nor a server ever needs these libraries:
 
-    pip install -r requirements-dev.txt    # confusable_homoglyphs, opencc-python-reimplemented, pypinyin
+    pip install -r requirements-dev.txt    # confusable_homoglyphs, opencc-python-reimplemented, pypinyin, regex
     python -m scripts.build_tables
 """
 
@@ -16,14 +16,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bls.paths import ROOT
+from scripts.build_borders import CEDILLA, COMMA_BELOW, VOICING, borders, has, script_class, with_marks
 
 DATA = ROOT / "bls" / "words" / "data"
+CJK = ROOT / "bls" / "words" / "cjk.py"
 
 ASCII_LETTERS_AND_DIGITS = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 SOFT = set("+#@&%")  # meant literally in "c++" or "r&d", and yet put between Chinese characters
 WHITE_CONTROLS = set("\t\n\x0b\x0c\r\x85")
 # Letters to nobody: fillers and blanks that fonts draw as nothing.
-FILLERS = set("\u115f\u1160\u3164\uffa0\u2800\u034f\u17b4\u17b5\u180b\u180c\u180d\u180f")
+# An Arabic word may be drawn out with tatweel.
+FILLERS = set("\u0640\u115f\u1160\u3164\uffa0\u2800\u034f\u17b4\u17b5\u180b\u180c\u180d\u180f")
 # Marks that decorate a letter. Vowel signs of Indic and Thai scripts are marks too, but they spell the word.
 MARK_BLOCKS = (
     (0x0300, 0x036F), (0x0483, 0x0489), (0x0591, 0x05C7), (0x0610, 0x061A), (0x064B, 0x065F), (0x0670, 0x0670),
@@ -31,6 +34,18 @@ MARK_BLOCKS = (
 )  # fmt: skip
 VARIATION_SELECTORS = ((0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
 # Letters drawn inside a shape, or small capitals: no decomposition says so, only their names.
+# Alphabets whose letters can be put into a Latin word unseen; others are written apart, or from right to left.
+ALPHABETS = (
+    "Latin", "Cyrillic", "Greek", "Coptic", "Armenian", "Georgian", "Cherokee", "Lisu", "Deseret", "Osage", "Common",
+    "Canadian_Aboriginal", "Runic", "Old_Italic", "Tifinagh", "Gothic", "Elbasan", "Miao", "Lydian", "Carian", "Lycian",
+    "Warang_Citi",
+)  # fmt: skip
+LIKE_A_MARKED_LETTER = "\u03b7"  # a small eta, which Unicode takes for an n with a stroke below
+# One letter of a language on the keyboards of its neighbours, and ligatures that are a spelling.
+KEYBOARD_VARIANTS = {
+    "\u06cc": "\u064a", "\u0649": "\u064a", "\u06a9": "\u0643", "\u00e6": "ae", "\u00c6": "ae", "\u0153": "oe",
+    "\u0152": "oe",
+}  # fmt: skip
 SHAPED = re.compile(
     r"(?:NEGATIVE CIRCLED|NEGATIVE SQUARED|CROSSED NEGATIVE SQUARED) LATIN CAPITAL LETTER ([A-Z])"
     r"|REGIONAL INDICATOR SYMBOL LETTER ([A-Z])"
@@ -43,6 +58,7 @@ def main() -> int:
     DATA.mkdir(exist_ok=True)
     (DATA / "characters.txt").write_text("".join(character_lines()), encoding="utf-8")
     (DATA / "pinyin.txt").write_text("".join(pinyin_lines()), encoding="utf-8")
+    CJK.write_text("".join(cjk_lines()), encoding="utf-8")
     for path in sorted(DATA.glob("*.txt")):
         print(f"{path.name}: {path.stat().st_size / 1024:.0f} KiB")
     return 0
@@ -55,6 +71,7 @@ def character_lines() -> Iterator[str]:
     tables: dict[str, Callable[[str], str | None]] = {
         "compatibility": compatibility,
         "unmarked": unmarked,
+        "marked": marked,
         "case": str.casefold,
         "look_alike": look_alikes().get,
         "simplified": simplified().get,
@@ -70,6 +87,24 @@ def character_lines() -> Iterator[str]:
     for name in ("invisible", "mark", "separator", "soft"):
         ranges = ",".join(f"{first:X}-{last:X}" for first, last in runs(c for c in assigned() if class_of(c) == name))
         yield f"range {name} {ranges}\n"
+    for name, members in borders(assigned(), lambda character: class_of(character) == "letter").items():
+        yield f"range {name} {','.join(f'{first:X}-{last:X}' for first, last in runs(iter(members)))}\n"
+
+
+def cjk_lines() -> Iterator[str]:
+    """A module of its own, since servers need this class and none of the other tables."""
+    members = borders(assigned(), lambda character: class_of(character) == "letter")["cjk"]
+    members += map(chr, range(0xE0F0, 0xE0F2))  # bls.words.normalise.HIRAGANA_VOICING
+    numbers = [f"0x{number:X}" for first, last in runs(iter(sorted(members))) for number in (first, last + 1)]
+    yield '"""Which letters are Chinese, Japanese or Korean. Made by scripts/build_tables.py; do not edit."""\n\n'
+    yield "from bisect import bisect_right\n\n"
+    yield "# Where a run of such letters begins, where it ends, where the next one begins ...\n_BORDERS = (\n"
+    for at in range(0, len(numbers), 12):
+        yield f"    {', '.join(numbers[at : at + 12])},\n"
+    yield ")  # fmt: skip\n\n\n"
+    yield "def is_cjk(symbol: str) -> bool:\n"
+    yield '    """Whether a separator between this letter and another is an evasion, not a border of words."""\n'
+    yield "    point = ord(symbol)\n    return point >= _BORDERS[0] and bisect_right(_BORDERS, point) % 2 == 1\n"
 
 
 def assigned() -> Iterator[str]:
@@ -83,6 +118,8 @@ def class_of(character: str) -> str:
     point = ord(character)
     if character in FILLERS or category == "Cf" or within(point, VARIATION_SELECTORS):
         return "invisible"
+    if category == "Mn" and unicodedata.name(character, "").endswith(" SIGN NUKTA"):
+        return "mark"
     if category == "Cc":
         return "separator" if character in WHITE_CONTROLS else "invisible"
     if category == "Me" or (category == "Mn" and within(point, MARK_BLOCKS)):
@@ -104,6 +141,8 @@ def compatibility(character: str) -> str | None:
         return str(unicodedata.decimal(character))
     if (digit := unicodedata.digit(character, None)) is not None and unicodedata.category(character) == "No":
         return str(digit)
+    if 0xAC00 <= ord(character) <= 0xD7A3:
+        return None  # bls.words.normalise takes Hangul syllables apart by arithmetic
     folded = unicodedata.normalize("NFKC", character)
     if len(folded) > 1:
         folded = "".join(c for c in folded if class_of(c) == "letter")
@@ -111,15 +150,20 @@ def compatibility(character: str) -> str | None:
 
 
 def unmarked(character: str) -> str | None:
+    """The letter without its marks. A voiced kana is another letter, whose voicing stays."""
     base, *marks = list(unicodedata.normalize("NFD", character))
-    return (
-        base
-        if marks
-        and all(class_of(mark) == "mark" for mark in marks)
-        and "\u3099" not in marks
-        and ("\u309a" not in marks)
-        else None
-    )  # a voiced kana is another letter, not a decorated one
+    if not marks or not all(class_of(mark) == "mark" for mark in marks):
+        return None
+    return base + "".join(mark for mark in marks if mark in VOICING)
+
+
+def marked(character: str) -> str | None:
+    """The letter and its marks, where they tell one word from another."""
+    if character == COMMA_BELOW:
+        return CEDILLA
+    if 0xAC00 <= ord(character) <= 0xD7A3:
+        return None
+    return with_marks(character, lambda mark: class_of(mark) == "mark")
 
 
 def shaped(character: str) -> str | None:
@@ -129,22 +173,26 @@ def shaped(character: str) -> str | None:
 
 
 def look_alikes() -> dict[str, str]:
-    """Letters of any script that look like one ASCII letter, by Unicode's confusables.txt and by their own names."""
+    """Letters of any script that look like ASCII letters, by Unicode's confusables.txt and by their own names."""
     import confusable_homoglyphs
 
     path = Path(confusable_homoglyphs.__file__).parent / "confusables.json"
     targets = defaultdict(set)
-    confusables = json.loads(path.read_text(encoding="utf-8"))
-    for target in ASCII_LETTERS_AND_DIGITS:
-        for entry in confusables.get(target, ()):
-            source = entry["c"]
+    for target, entries in json.loads(path.read_text(encoding="utf-8")).items():
+        base, *marks = list(unicodedata.normalize("NFD", target))
+        if base not in ASCII_LETTERS_AND_DIGITS or not all(map(unicodedata.combining, marks)):
+            continue
+        for source in (entry["c"] for entry in entries):
             kind = unicodedata.category(source)[0] if len(source) == 1 and not source.isascii() else ""
-            if kind == "N" or (kind == "L" and target.isalpha()):  # else "3" would eat a letter of every Russian text
-                targets[source].add(target.lower())
+            # Else "3" would eat a letter of every Russian text, and "o" one of every Arabic one.
+            is_letter = kind == "L" and target[0].isalpha() and has(source, script_class(ALPHABETS))
+            if (kind == "N" or is_letter) and (not marks or source in LIKE_A_MARKED_LETTER):
+                targets[source].add(base.lower())
     result = {source: one_of(source, found) for source, found in targets.items()}
     result.update((c, letter) for c in assigned() if (letter := shaped(c)))
     result["\u0131"] = "i"
-    return {source: target for source, target in result.items() if not is_told_otherwise(source)}
+    result = {source: target for source, target in result.items() if not is_told_otherwise(source)}
+    return result | KEYBOARD_VARIANTS
 
 
 def is_told_otherwise(character: str) -> bool:

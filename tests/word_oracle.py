@@ -4,9 +4,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bls.words.normalise import INVISIBLE, LETTER, SEPARATOR, SOFT, Folding, is_cjk, normaliser
-
-ASCII_WORD = set("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+from bls.words import affixes, borders
+from bls.words.candidates import BORDER, TAIL
+from bls.words.cjk import is_cjk
+from bls.words.normalise import (
+    HIRAGANA_VOICING,
+    INVISIBLE,
+    LETTER,
+    MARK,
+    SEPARATOR,
+    SOFT,
+    VOICED,
+    VOICING,
+    Folding,
+    normaliser,
+)
+from bls.words.trie import CLASS_BITS, EXTENDS, KATAKANA
 
 
 class Token(NamedTuple):
@@ -24,31 +37,54 @@ class Rules:
 
 
 def tokens_of(text: str, rules: Rules) -> list[Token]:
-    tokens = []
+    tokens: list[Token] = []
     for raw, character in enumerate(text):
         kind, symbols = normaliser(rules.folding).of(character)
-        tokens += [Token(kind, symbol, raw) for symbol in symbols or [""]]
+        if kind == VOICED:
+            kind = LETTER
+            before = following_symbol([*tokens, Token(LETTER, "", raw)], len(tokens), rules, -1)
+            if before is None or class_of(tokens[before].symbol) != KATAKANA:
+                symbols = HIRAGANA_VOICING[VOICING.index(symbols)]
+        is_mark = normaliser(rules.folding).is_mark
+        tokens += [Token(MARK if symbol and is_mark(symbol) else kind, symbol, raw) for symbol in symbols or [""]]
     return tokens
 
 
-def matches(text: str, word: str, rules: Rules, *, left: bool = False, right: bool = False) -> set[tuple[int, int]]:
+def class_of(symbol: str) -> int:
+    return borders.joins_of(symbol) & CLASS_BITS
+
+
+def matches(
+    text: str, word: str, rules: Rules, *, left: bool = False, needs: int = 0, is_allowed: bool = False
+) -> set[tuple[int, int]]:
     """Raw spans (end exclusive) of every way in which a normalised word is in the text."""
     tokens = tokens_of(text, rules)
     spans = set()
-    for first, token in enumerate(tokens):
-        if token.symbol != word[0] or (left and touches(tokens, first, -1, rules)):
-            continue
-        for last in ends(tokens, word, 1, first, False, rules):
-            if not (right and touches(tokens, last, 1, rules)):
-                spans.add((token.raw, tokens[last].raw + 1))
+    for form in [word, *(affix + word for affix in affixes.before(word) if left)]:
+        for first, token in enumerate(tokens):
+            if token.kind == MARK or token.symbol != form[0] or (left and touches(tokens, first, -1, rules)):
+                continue
+            for last, seen in ends(tokens, form, 1, first, first, False, rules):
+                if is_end(tokens, last, needs, rules):
+                    seen = max([seen, *marks_of(tokens, last, rules)]) if needs or is_allowed else seen
+                    spans.add((token.raw, tokens[seen].raw + 1))
     return spans
 
 
-def ends(tokens: list[Token], word: str, done: int, at: int, stayed: bool, rules: Rules) -> Iterator[int]:
-    """The tokens at which word[done:] can end, when word[done - 1] is token `at`."""
+def ends(
+    tokens: list[Token], word: str, done: int, at: int, seen: int, stayed: bool, rules: Rules
+) -> Iterator[tuple[int, int]]:
+    """The letters at which word[done:] can end, and the last token of each.
+
+    word[done - 1] is token `seen`: the letter `at` or one of its marks.
+    """
     if not stayed or 3 <= run_length(tokens, at, rules) <= rules.max_gap:
         if done == len(word):
-            yield at
+            yield at, seen
+        elif normaliser(rules.folding).is_mark(word[done]):
+            for mark in marks_of(tokens, at, rules):
+                if mark > seen and tokens[mark].symbol == word[done]:
+                    yield from ends(tokens, word, done + 1, at, mark, False, rules)
         else:
             for following, next_done in steps(tokens, word, done, at, rules):
                 # The word's own letters come first in a run, then the repeats: its length is judged at its end.
@@ -58,10 +94,42 @@ def ends(tokens: list[Token], word: str, done: int, at: int, stayed: bool, rules
                     and (tokens[following].symbol == tokens[at].symbol)
                 ):
                     continue
-                yield from ends(tokens, word, next_done, following, False, rules)
+                yield from ends(tokens, word, next_done, following, following, False, rules)
     following = following_symbol(tokens, at, rules)
     if rules.repeats and following is not None and tokens[following].symbol == tokens[at].symbol:
-        yield from ends(tokens, word, done, following, True, rules)
+        yield from ends(tokens, word, done, following, following, True, rules)
+
+
+def marks_of(tokens: list[Token], at: int, rules: Rules) -> list[int]:
+    """The marks of a letter."""
+    found = []
+    for index in range(at + 1, len(tokens)):
+        if tokens[index].kind not in (MARK, INVISIBLE) or tokens[index].raw - tokens[at].raw > rules.max_gap:
+            break
+        if tokens[index].kind == MARK:
+            found.append(index)
+    return found
+
+
+def is_end(tokens: list[Token], at: int, needs: int, rules: Rules) -> bool:
+    """Whether a word may end with this letter."""
+    if not needs:
+        return True
+    tails = ["", *(affixes.after(tokens[at].symbol) if needs & TAIL else ())]
+    return any(ends_behind(tokens, at, tail, needs, rules) for tail in tails)
+
+
+def ends_behind(tokens: list[Token], at: int, tail: str, needs: int, rules: Rules) -> bool:
+    for symbol in tail:
+        following = following_symbol(tokens, at, rules)
+        if following is None or tokens[following].symbol != symbol:
+            return False
+        at = following
+    following = following_symbol(tokens, at, rules)
+    if following is None:
+        return True
+    joins = borders.joins_of(tokens[following].symbol)
+    return not joins & EXTENDS and not (needs & BORDER and touches(tokens, at, 1, rules))
 
 
 def steps(tokens: list[Token], word: str, done: int, at: int, rules: Rules) -> Iterator[tuple[int, int]]:
@@ -71,8 +139,8 @@ def steps(tokens: list[Token], word: str, done: int, at: int, rules: Rules) -> I
     for following in range(at + 1, len(tokens)):
         if tokens[following].raw - tokens[at].raw - 1 > rules.max_gap:
             return
-        if tokens[following].symbol == wanted:
-            gap = [token for token in tokens[at + 1 : following] if token.kind != INVISIBLE]
+        if tokens[following].kind != MARK and tokens[following].symbol == wanted:
+            gap = [token for token in tokens[at + 1 : following] if token.kind not in (INVISIBLE, MARK)]
             if is_space:
                 allowed = bool(gap) and gap[0].kind == SEPARATOR
             else:
@@ -88,9 +156,9 @@ def following_symbol(tokens: list[Token], at: int, rules: Rules, direction: int 
     hidden = 0
     index = at + direction
     while 0 <= index < len(tokens):
-        if tokens[index].kind != INVISIBLE:
+        if tokens[index].kind not in (INVISIBLE, MARK):
             return index if tokens[index].kind in (LETTER, SOFT) else None
-        hidden += 1
+        hidden += tokens[index].raw != tokens[index - 1].raw if index else 1
         if hidden > rules.max_gap:
             return None
         index += direction
@@ -109,7 +177,8 @@ def run_length(tokens: list[Token], at: int, rules: Rules) -> int:
 
 def touches(tokens: list[Token], at: int, direction: int, rules: Rules) -> bool:
     neighbour = following_symbol(tokens, at, rules, direction)
-    return neighbour is not None and tokens[neighbour].symbol in ASCII_WORD
+    own = class_of(tokens[at].symbol)
+    return neighbour is not None and own > 0 and class_of(tokens[neighbour].symbol) == own
 
 
 def counting(denied: set[tuple[int, int]], allowed: set[tuple[int, int]]) -> set[tuple[int, int]]:

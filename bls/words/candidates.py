@@ -1,10 +1,19 @@
-"""Deny matches that are complete but not decided: an allow word may still contain them, or a letter touch them."""
+"""Deny matches that are complete but not decided: an allow word may still contain them, or a letter join them."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from bls.words.trie import CLASS_BITS, EXTENDS
+
+if TYPE_CHECKING:
+    from bls.words.table import Lexicon
 
 NEVER = 1 << 62  # a position that no stream reaches
+
+# What the end of a match needs: no letter of its last one's class behind it; nothing that goes on with its last letter;
+# or, in place of a border, an ending such as a Korean particle and then a border.
+BORDER, LETTER_END, TAIL = 1, 2, 4
 
 
 class Match(NamedTuple):
@@ -17,35 +26,63 @@ class Match(NamedTuple):
 
 class Candidate(NamedTuple):
     match: Match
-    needs_boundary: bool  # the character to the right must not be an ASCII letter or digit
+    needs: int  # what its end still needs, 0 when that is known
+    tail: int = 0  # how far into an ending the text has come, by Lexicon.tails
 
 
 class Candidates:
     """Those of one matcher. `waiting` is replaced, never changed."""
 
-    __slots__ = ("_allowed_from", "_allowed_to", "waiting")
+    __slots__ = ("_allowed_from", "_allowed_to", "_lexicon", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, lexicon: Lexicon) -> None:
+        self._lexicon = lexicon
         self.waiting: list[Candidate] = []
         self._allowed_to = -1  # where allow words ended last,
         self._allowed_from = NEVER  # and where the longest of them began
 
-    def add(self, match: Match, needs_boundary: bool) -> None:
-        self.waiting = [*self.waiting, Candidate(match, needs_boundary)]
+    def add(self, match: Match, needs: int) -> None:
+        self.waiting = [*self.waiting, Candidate(match, needs)]
 
     def allow(self, start: int, end: int) -> None:
         """An allow word is complete."""
         self._allowed_from = min(self._allowed_from, start) if end == self._allowed_to else start
         self._allowed_to = end
 
-    def seen_boundary(self, is_boundary: bool) -> None:
-        """What follows the candidates that wait for it."""
+    def seen_border(self) -> None:
+        """No letter follows."""
         if self.waiting:
-            self.waiting = [
-                Candidate(candidate.match, False) if candidate.needs_boundary else candidate
-                for candidate in self.waiting
-                if is_boundary or not candidate.needs_boundary
-            ]
+            whole = self._lexicon.tail_ends
+            self.waiting = [Candidate(candidate.match, 0) for candidate in self.waiting if candidate.tail in whole]
+
+    def seen_letter(self, code: int, last: int) -> None:
+        """The symbol `code` follows `last` at once."""
+        if self.waiting:
+            kept = (self._beside(candidate, code, last) for candidate in self.waiting)
+            self.waiting = [candidate for candidate in kept if candidate]
+
+    def seen_mark(self, letter_end: int, end: int) -> None:
+        """A mark of the letter before `letter_end` stands before `end`: it goes with what ends there."""
+        if self._allowed_to >= letter_end:
+            self._allowed_to = end
+        self.waiting = [
+            Candidate(candidate.match._replace(end=end), candidate.needs) if candidate.needs and not candidate.tail
+            else candidate
+            for candidate in self.waiting
+        ]  # fmt: skip
+
+    def _beside(self, candidate: Candidate, code: int, last: int) -> Candidate | None:
+        match, needs, tail = candidate
+        if not needs:
+            return candidate
+        lexicon = self._lexicon
+        joins = lexicon.joins[code]
+        is_joined = 0 < joins & CLASS_BITS == lexicon.classes[last]
+        if needs & TAIL and is_joined and (following := lexicon.tails.get((tail, code))):
+            return Candidate(match, needs, following)
+        if joins & EXTENDS or (needs & BORDER and is_joined):
+            return None
+        return Candidate(match, 0) if tail in lexicon.tail_ends else None
 
     def settle(self, end: int, may_be_allowed_from: int) -> list[Match]:
         """Drops what an allow word that ends at `end` contains; returns what none can contain any more.
@@ -58,7 +95,7 @@ class Candidates:
             start = candidate.match.start
             if allowed_from <= start:
                 continue
-            if candidate.needs_boundary or may_be_allowed_from <= start:
+            if candidate.needs or may_be_allowed_from <= start:
                 waiting.append(candidate)
             else:
                 decided.append(candidate.match)
@@ -67,11 +104,13 @@ class Candidates:
 
     def rest(self) -> list[Match]:
         """What the end of the text decides: all of it."""
+        self.seen_border()
         decided = list(dict.fromkeys(candidate.match for candidate in self.waiting))
         self.waiting = []
         return decided
 
     def copy(self) -> Candidates:
-        copy = Candidates()
-        copy.waiting, copy._allowed_to, copy._allowed_from = self.waiting, self._allowed_to, self._allowed_from
+        copy = Candidates(self._lexicon)
+        for name in self.__slots__:
+            setattr(copy, name, getattr(self, name))
         return copy

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bls.words import pinyin, table
+from bls.words import affixes, borders, characters, frequent, pinyin, table
 from bls.words import trie as word_trie
+from bls.words.candidates import BORDER, TAIL
+from bls.words.cjk import is_cjk
 from bls.words.lists import Category, Word, WordLists, read
-from bls.words.normalise import INVISIBLE, SEPARATOR, SOFT, Folding, Normaliser, is_cjk, normaliser, spellings
-from bls.words.pattern_lists import Pattern
+from bls.words.normalise import Folding, Normaliser, normaliser, spellings
+from bls.words.pattern_lists import PATTERN_FOLDING, Pattern
 from bls.words.table import ALLOW, Treatment
 
 
@@ -31,9 +32,9 @@ class _Manner:
 
 @dataclass
 class _Entries:
-    """(symbols, root) -> what ends there, as (category or ALLOW, needs a boundary to its right)."""
+    """(symbols, root) -> what ends there, as (category or ALLOW, what its end needs: see bls.words.borders)."""
 
-    ends: defaultdict[tuple[str, int], set[tuple[int, bool]]] = field(default_factory=lambda: defaultdict(set))
+    ends: defaultdict[tuple[str, int], set[tuple[int, int]]] = field(default_factory=lambda: defaultdict(set))
 
 
 def compile_folder(folder: Path, target: Path) -> str:
@@ -75,17 +76,15 @@ def _patterns(patterns: list[Pattern], arrays: list[npt.NDArray[np.int32]]) -> d
     """The patterns as they are, and what each character of a prompt becomes: the patterns' own letters or nothing."""
     phrases = [phrase for pattern in patterns for step in pattern.steps for phrase in step.phrases]
     phrases += [phrase for pattern in patterns for phrase in pattern.not_after]
-    alphabet = word_trie.Alphabet.of([token for phrase in phrases for token in phrase])
-    pages, blocks, several = _characters(normaliser(Folding()), alphabet)
+    alphabet = word_trie.Alphabet.of([token for phrase in phrases for token in phrase], borders.joins_of)
     return {
         "patterns": patterns,
-        "symbols": "".join(alphabet.codes),  # in the order of their codes, from 1 on
-        "several": several,
-        "arrays": _placed({"pages": pages, "blocks": blocks}, arrays),
+        "symbols": "".join(alphabet.codes),  # in the order of their codes, from FIRST_CODE on
+        "arrays": _placed(characters.tables(normaliser(PATTERN_FOLDING), alphabet), arrays),
     }
 
 
-def _placed(named: dict[str, Any], arrays: list[npt.NDArray[np.int32]]) -> dict[str, tuple[int, int]]:
+def _placed(named: Mapping[str, Any], arrays: list[npt.NDArray[np.int32]]) -> dict[str, tuple[int, int]]:
     """Where each array begins in the file's body, and its size."""
     places = {}
     for name, array in named.items():
@@ -108,8 +107,19 @@ def _entries(lists: WordLists, categories: list[Category], manner: _Manner) -> _
                     _add(entries, symbols, number, word, category.whole_words)
     for word in lists.allow:
         for symbols in spellings(word.text, folded):
-            entries.ends[symbols, word_trie.ANYWHERE].add((ALLOW, False))
+            entries.ends[symbols, word_trie.ANYWHERE].add((ALLOW, 0))
+    _spare_frequent_words(entries, folded)
     return entries
+
+
+def _spare_frequent_words(entries: _Entries, folded: Normaliser) -> None:
+    """Allows the frequent words that whole listed words would be found in for an accent that these don't have."""
+    denied = {symbols for symbols, _ in entries.ends}
+    for symbols, root in list(entries.ends):
+        if root == word_trie.AT_WORD_START and any(needs & BORDER for _, needs in entries.ends[symbols, root]):
+            for word in frequent.with_more_accents(symbols, folded):
+                for form in spellings(word.text, folded) - denied:
+                    entries.ends[form, word_trie.ANYWHERE].add((ALLOW, 0))
 
 
 def _forms(word: Word, category: Category, folded: Normaliser) -> Iterator[str]:
@@ -120,17 +130,21 @@ def _forms(word: Word, category: Category, folded: Normaliser) -> Iterator[str]:
 
 
 def _add(entries: _Entries, symbols: str, number: int, word: Word, whole_words: bool) -> None:
-    left = whole_words and not word.open_left and symbols[0] in word_trie.ASCII_WORD
-    right = whole_words and not word.open_right and symbols[-1] in word_trie.ASCII_WORD
+    left = whole_words and not word.open_left and borders.has_left_border(symbols)
+    needs = borders.end_needs(symbols, whole_words=whole_words and not word.open_right)
     root = word_trie.AT_WORD_START if left else word_trie.ANYWHERE
-    entries.ends[symbols, root].add((number, right))
+    entries.ends[symbols, root].add((number, needs))
+    if left:
+        for affix in affixes.before(symbols):
+            entries.ends[affix + symbols, root].add((number, needs))
 
 
 def _lexicon(manner: _Manner, entries: _Entries, treatments: list[Treatment], arrays: list[Any]) -> dict[str, Any]:
     keys = sorted(entries.ends)
     words = [symbols for symbols, _ in keys]
-    alphabet = word_trie.Alphabet.of(words)
-    distinct: dict[tuple[tuple[int, bool], ...], int] = {(): 0}
+    tails = borders.tails([word for (word, _), ends in entries.ends.items() if any(needs & TAIL for _, needs in ends)])
+    alphabet = word_trie.Alphabet.of([*words, *tails], borders.joins_of)
+    distinct: dict[tuple[tuple[int, int], ...], int] = {(): 0}
     numbers = np.empty(len(keys), np.int32)
     bits = np.empty(len(keys), np.int32)
     for at, key in enumerate(keys):
@@ -139,20 +153,19 @@ def _lexicon(manner: _Manner, entries: _Entries, treatments: list[Treatment], ar
         bits[at] = _bits(ends, treatments)
     roots = np.fromiter((root for _, root in keys), np.int32, len(keys))
     trie = word_trie.build(words, roots, numbers, bits, alphabet)
-    pages, blocks, several = _characters(normaliser(manner.folding), alphabet)
-
-    named = {"base": trie.base, "check": trie.check, "info": trie.info, "pages": pages, "blocks": blocks}
+    named = {"base": trie.base, "check": trie.check, "info": trie.info}
     return {
         "separators": manner.separators,
         "repeats": manner.repeats,
         "first_cjk": alphabet.first_cjk,
+        "joins": "".join(f"{joins:x}" for joins in alphabet.joins),
         "endings": list(distinct),
-        "several": several,
-        "arrays": _placed(named, arrays),
+        "tails": [[alphabet.codes[symbol] for symbol in tail] for tail in tails],
+        "arrays": _placed({**named, **characters.tables(normaliser(manner.folding), alphabet)}, arrays),
     }
 
 
-def _bits(ends: tuple[tuple[int, bool], ...], treatments: list[Treatment]) -> int:
+def _bits(ends: tuple[tuple[int, int], ...], treatments: list[Treatment]) -> int:
     bits = 0
     for number, _ in ends:
         if number == ALLOW:
@@ -161,48 +174,3 @@ def _bits(ends: tuple[tuple[int, bool], ...], treatments: list[Treatment]) -> in
             bits |= word_trie.HIDE_HERE if treatments[number].hides else 0
             bits |= word_trie.SPAN_HERE if treatments[number].spans else 0
     return bits
-
-
-def _characters(folded: Normaliser, alphabet: word_trie.Alphabet) -> tuple[Any, Any, list[list[int]]]:
-    """What each of Unicode's 1.1 million points is: blocks of 256 entries, each different block once."""
-    blank = _without_words(folded.folding)
-    entries = blank.entries.copy()
-    for symbol, code in alphabet.codes.items():
-        if symbol in blank.sources:
-            entries[blank.sources[symbol]] |= code
-        if folded.of(symbol).symbols == symbol:
-            entries[ord(symbol)] |= code
-    several: list[list[int]] = []
-    for character, symbols in blank.several:
-        codes = [alphabet.codes.get(symbol, 0) for symbol in symbols]
-        if any(codes):
-            entries[ord(character)] = table.SEVERAL | len(several)
-            several.append(codes)
-    distinct: dict[bytes, int] = {}
-    pages = [distinct.setdefault(block.tobytes(), len(distinct)) for block in entries.reshape(-1, 256)]
-    return np.array(pages, np.int32), np.frombuffer(b"".join(distinct), np.int32), several
-
-
-class _Blank(NamedTuple):
-    """Every character under one folding, before there are words."""
-
-    entries: npt.NDArray[np.int32]  # only the kinds
-    sources: dict[str, npt.NDArray[np.int64]]  # symbol -> the other characters that become it
-    several: list[tuple[str, str]]  # characters that become several symbols
-
-
-@cache
-def _without_words(folding: Folding) -> _Blank:
-    folded = normaliser(folding)
-    kinds = {SEPARATOR: table.SEPARATOR, INVISIBLE: table.INVISIBLE, SOFT: table.SOFT}
-    entries = np.zeros(0x110000, np.int32)
-    sources: defaultdict[str, list[int]] = defaultdict(list)
-    several = []
-    for character in sorted(folded.changed):
-        kind, symbols = folded.of(character)
-        entries[ord(character)] = kinds.get(kind, 0)
-        if len(symbols) == 1 and symbols != character:
-            sources[symbols].append(ord(character))
-        elif len(symbols) > 1:
-            several.append((character, symbols))
-    return _Blank(entries, {symbol: np.array(points) for symbol, points in sources.items()}, several)

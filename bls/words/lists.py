@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bls.words.normalise import FOLDINGS, Folding, normaliser, spellings
-from bls.words.pattern_lists import Pattern, read_patterns
+from bls.words.pattern_lists import PATTERN_FOLDING, Pattern, read_patterns
 
 # Python has it since 3.11; a module by name, since a type checker of one version sees only one of the two.
 tomllib = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -103,7 +103,7 @@ def read(folder: Path) -> WordLists:
     if settings.exists():
         _Settings(settings, lists, problems).apply()
     lists.patterns = read_patterns(
-        folder / "patterns", normaliser(Folding()), lambda *problem: problems.append(Problem(*problem))
+        folder / "patterns", normaliser(PATTERN_FOLDING), lambda *problem: problems.append(Problem(*problem))
     )
     _check(lists, problems)
     if problems:

@@ -8,14 +8,15 @@ What matches, exactly (R is `max_gap`):
 * Invisible characters are skipped. Between two symbols of a match are at most R characters that are no part of it.
 * A separator (run) is a space between two letters that aren't CJK, and is skipped beside a CJK letter.
 * A run of 3 to R equal letters may stand for any shorter one.
-* A word that needs it has no ASCII letter or digit touching it; for the right side one more character is awaited.
+* A word that needs it has no letter of its own class beside it (bls.words.borders); for the right side more is awaited.
+* A mark, such as an accent, is compared where a word has it, and else is invisible.
 * A match counts unless one allow match contains it.
 """
 
 from __future__ import annotations
 
 from bls.words.candidates import NEVER, Candidates, Match
-from bls.words.table import ALLOW, INVISIBLE, SEPARATOR, SOFT, Character, Lexicon, Treatment
+from bls.words.table import ALLOW, INVISIBLE, MARK, SEPARATOR, SOFT, VOICED, Character, Lexicon, Treatment
 from bls.words.trie import (
     ALLOW_BELOW,
     ALLOW_HERE,
@@ -23,9 +24,11 @@ from bls.words.trie import (
     CJK_HIDE,
     ENDING_SHIFT,
     ENDS,
+    FIRST_CODE,
     HIDE_BELOW,
     HIDE_HERE,
-    LAST_WORD_CODE,
+    IS_MARK,
+    KATAKANA,
     SPACE,
     SPACE_CHILD,
     SPAN_BELOW,
@@ -58,7 +61,7 @@ class WordMatcher:
         self._over: list[Waiting] = []  # held over a gap, before any symbol
         self._gapped: list[Waiting] = []  # held over a gap that only a CJK symbol may follow
         self._repeats: list[Item] = []  # stayed where they were on a repeated letter
-        self._candidates = Candidates()
+        self._candidates = Candidates(lexicon)
         self._last = SPACE  # code of the last symbol, a space after a gap
         self._run = 1  # how often the last symbol came in a row
         self._plain = True  # `_live` and `_last` are all there is to the state; the last symbol came once
@@ -68,7 +71,7 @@ class WordMatcher:
         """The matches that are decided with `chunk`. Stops behind the character that decides a terminating one."""
         decided: list[Match] = []
         lexicon = self._lexicon
-        base, check, info = lexicon.base, lexicon.check, lexicon.info
+        base, check, info, classes = lexicon.base, lexicon.check, lexicon.info, lexicon.classes
         live, last, position = self._live, self._last, self.position
         plain = self._plain
         for code, anywhere, at_word_start in map(self._look_up, chunk):
@@ -83,7 +86,7 @@ class WordMatcher:
                 else:
                     if anywhere:
                         fresh.append((anywhere, position))
-                    if at_word_start and not 0 < last <= LAST_WORD_CODE:
+                    if at_word_start and classes[last] != classes[code]:
                         fresh.append((at_word_start, position))
                     live = fresh
                     last = code
@@ -142,7 +145,7 @@ class WordMatcher:
                     hide = start
                 if bits & span_bits and start < span:
                     span = start
-        for (start, end, category), _ in self._candidates.waiting:
+        for (start, end, category), *_ in self._candidates.waiting:
             if end <= out:
                 continue
             treatment = self._treatments[category]
@@ -171,18 +174,23 @@ class WordMatcher:
             self._forget_old()
             self._over, self._gapped = self._behind_gap(literal=False)
             self._live, self._repeats, self._last, self._run, self._gap = [], [], SPACE, 1, 0
-            self._candidates.seen_boundary(True)
-        elif kind == INVISIBLE:
+            self._candidates.seen_border()
+        elif kind in (INVISIBLE, MARK):
             self._forget_old()
             self._gap += 1
             if self._gap > self._max_gap:
                 self._live, self._repeats, self._last, self._run = [], [], SPACE, 1
-                self._candidates.seen_boundary(True)
+                self._candidates.seen_border()
+            elif kind == MARK:
+                self._mark(self._lexicon.characters.symbols[place][0][0])
         elif kind == SOFT:
             self._forget_old()
             over, gapped = self._behind_gap(literal=True)
             self._symbol(*self._lexicon.characters.symbols[place][0])
             self._over, self._gapped = over, gapped
+        elif kind == VOICED:
+            is_katakana = self._lexicon.classes[self._last] == KATAKANA
+            self._letters(self._lexicon.characters.symbols[place][not is_katakana :][:1])
         else:
             self._letters(self._lexicon.characters.symbols[place])
         waiting = self._candidates.waiting
@@ -193,9 +201,21 @@ class WordMatcher:
         self._plain = not special and self._run <= 1
 
     def _letters(self, symbols: tuple[Character, ...]) -> None:
+        joins = self._lexicon.joins
         for symbol in symbols:
-            self._symbol(*symbol)
-            self._over, self._gapped = [], []
+            if joins[symbol[0]] & IS_MARK:
+                self._mark(symbol[0])
+            else:
+                self._symbol(*symbol)
+                self._over, self._gapped = [], []
+
+    def _mark(self, code: int) -> None:
+        """A mark of the last letter: words that have it go on, and others wait where they are."""
+        child = self._lexicon.child
+        marked = [(following, start) for node, start in self._settled_items() if (following := child(node, code))]
+        self._live = self._live + marked
+        self._candidates.seen_mark(self.position + 1 - self._gap, self.position + 1)
+        self._end_words(marked)
 
     def _forget_old(self) -> None:
         """Drops what has waited for more than `max_gap` characters."""
@@ -225,10 +245,10 @@ class WordMatcher:
 
     def _symbol(self, code: int, anywhere: int, at_word_start: int) -> None:
         lexicon, position = self._lexicon, self.position
-        after_word_character = 0 < self._last <= LAST_WORD_CODE
-        self._candidates.seen_boundary(not 0 < code <= LAST_WORD_CODE)
+        joins_last = lexicon.classes[self._last] == lexicon.classes[code]
+        self._candidates.seen_letter(code, self._last)
         stayed: list[Item] = []
-        if code == self._last and code:
+        if code == self._last and code >= FIRST_CODE:
             items = self._live
             self._run += 1
             if lexicon.repeats and self._run <= self._max_gap:
@@ -241,7 +261,7 @@ class WordMatcher:
         fresh += [(child, start) for node, start, _ in waiting if (child := lexicon.child(node, code))]
         if anywhere:
             fresh.append((anywhere, position))
-        if at_word_start and not after_word_character:
+        if at_word_start and not joins_last:
             fresh.append((at_word_start, position))
         self._live, self._repeats, self._last, self._gap = fresh, stayed, code, 0
         self._end_words(fresh + stayed if self._run >= _MANY else fresh)
@@ -249,11 +269,11 @@ class WordMatcher:
     def _end_words(self, items: list[Item]) -> None:
         lexicon, end = self._lexicon, self.position + 1
         for node, start in items:
-            for category, needs_boundary in lexicon.endings[lexicon.info[node] >> ENDING_SHIFT]:
+            for category, needs in lexicon.endings[lexicon.info[node] >> ENDING_SHIFT]:
                 if category == ALLOW:
                     self._candidates.allow(start, end)
                 else:
-                    self._candidates.add(Match(start, end, category), needs_boundary)
+                    self._candidates.add(Match(start, end, category), needs)
 
     def _allow_live_from(self) -> int:
         info = self._lexicon.info

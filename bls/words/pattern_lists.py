@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bls.words.normalise import LETTER, Normaliser, is_cjk
+from bls.words.cjk import is_cjk
+from bls.words.normalise import LETTER, Folding, Normaliser
 
 MAX_LINE_CHARACTERS = 2000
 MAX_STEPS = 8
@@ -23,6 +24,8 @@ MAX_GAP_WORDS = 12
 DEFAULT_GAP_WORDS = 3
 MAX_PHRASE_TOKENS = 12
 HALVES = 2  # of a word, which gaps are counted in
+
+PATTERN_FOLDING = Folding(list_accents=False)
 
 Phrase = tuple[str, ...]  # tokens: a Latin word, with a * one of its beginnings; a Chinese character; a "quoted sign"
 _OF_OTHER_LANGUAGES = re.compile(r"[?+\[\]{}^$\\]|\*(?!$)")  # a regular expression would not do what it seems to

@@ -44,8 +44,8 @@ class _Pattern(NamedTuple):
 class PatternScanner:
     """The patterns of one compiled file (WordTable.patterns)."""
 
-    def __init__(self, header: Mapping[str, Any], pages: memoryview, blocks: memoryview) -> None:
-        self._fold = Fold(header["symbols"], header["several"], pages, blocks)
+    def __init__(self, header: Mapping[str, Any], pages: memoryview, blocks: memoryview, several: memoryview) -> None:
+        self._fold = Fold(header["symbols"], several, pages, blocks)
         self._groups: dict[tuple[tuple[str, ...], ...], int] = {}
         self._patterns = [
             _Pattern(

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from bls.words.normalise import is_cjk
-from bls.words.table import INVISIBLE, SEPARATOR, SEVERAL, SOFT
+from bls.words.cjk import is_cjk
+from bls.words.table import INVISIBLE, SEPARATOR, SOFT, codes_of
+from bls.words.trie import FIRST_CODE
 
-_NUMBER = (1 << 20) - 1
 _KEPT = 8000  # different characters, and different words
 _CJK, _OTHER = "\ue000", "~"  # letters that no pattern holds: a token each, or part of a word
 _DIGIT_LETTERS = [str.maketrans("0134579", "o" + one + "eastg") for one in "il"]
@@ -27,7 +27,7 @@ SENTENCE_END = "\ue001"
 class Fold(dict[int, str]):
     """What each character becomes, for str.translate; worked out from the mapped tables as they come."""
 
-    def __init__(self, symbols: str, several: Sequence[Sequence[int]], pages: memoryview, blocks: memoryview) -> None:
+    def __init__(self, symbols: str, several: memoryview, pages: memoryview, blocks: memoryview) -> None:
         super().__init__()
         self._symbols, self._several, self._pages, self._blocks = symbols, several, pages, blocks
 
@@ -42,14 +42,15 @@ class Fold(dict[int, str]):
         elif entry & (SEPARATOR | SOFT):
             folded = " "
         else:
-            codes = self._several[entry & _NUMBER] if entry & SEVERAL else [entry & _NUMBER]
             unknown = f" {_CJK} " if is_cjk(chr(point)) else _OTHER
-            folded = "".join(self._letter(code) if code else unknown for code in codes)
+            folded = "".join(
+                self._letter(code) if code >= FIRST_CODE else unknown for code in codes_of(entry, self._several)
+            )
         self[point] = folded
         return folded
 
     def _letter(self, code: int) -> str:
-        symbol = self._symbols[code - 1]
+        symbol = self._symbols[code - FIRST_CODE]
         return f" {symbol} " if is_cjk(symbol) else symbol
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from functools import cache
 from itertools import pairwise, product
 
-from bls.words.normalise import DATA, is_cjk
+from bls.words.cjk import is_cjk
+from bls.words.normalise import DATA
 
 MAX_VARIANTS = 512  # A word of nine characters has thousands of mixtures; beyond this only the likely ones are taken.
 

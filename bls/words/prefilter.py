@@ -13,9 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from bls.words.candidates import BORDER, TAIL
 from bls.words.stream_filter import Hit, filter_text
-from bls.words.table import INVISIBLE, SEPARATOR, SEVERAL, SOFT, Lexicon, WordTable
-from bls.words.trie import ANYWHERE, AT_WORD_START, ENDING_SHIFT, LAST_WORD_CODE, SPACE_CHILD
+from bls.words.table import INVISIBLE, MARK, SEPARATOR, SEVERAL, SOFT, VOICED, Lexicon, WordTable
+from bls.words.trie import ANYWHERE, AT_WORD_START, ENDING_SHIFT, FIRST_CODE, IS_MARK, MARK_CHILD, SPACE_CHILD
 
 Int32 = npt.NDArray[np.int32]
 
@@ -93,16 +94,23 @@ class _QuickLook:
         self._base, self._check, self._info = map(_array, (lexicon.base, lexicon.check, lexicon.info))
         self._repeats = lexicon.repeats
         self._first_cjk = lexicon.first_cjk
+        self._classes = np.frombuffer(lexicon.classes, np.uint8)
+        # Words that end only where no letter of the same class follows.
+        self._ends_at_border = np.array(
+            [bool(ends) and all(needs & BORDER and not needs & TAIL for _, needs in ends) for ends in lexicon.endings]
+        )
         pages, blocks = _array(lexicon.pages), _array(lexicon.blocks).reshape(-1, 256)
         entries = blocks[pages[: _TWO_PLANES // 256]].reshape(-1)
         codes = entries & 0xFFFF
-        codes[entries & SOFT > 0] = np.where(codes[entries & SOFT > 0] > 0, _UNUSUAL, _SKIPPED)
+        codes[entries & SOFT > 0] = np.where(codes[entries & SOFT > 0] >= FIRST_CODE, _UNUSUAL, _SKIPPED)
         codes[entries & SEPARATOR > 0] = _SKIPPED
-        codes[entries & INVISIBLE > 0] = _UNSEEN
-        codes[entries & SEVERAL > 0] = _UNUSUAL
+        codes[entries & (INVISIBLE | MARK) > 0] = _UNSEEN
+        codes[entries & VOICED > 0] = _UNUSUAL
+        several = entries & SEVERAL > 0
+        codes[several] = _plain_codes(entries[several] & 0xFFFFF, _array(lexicon.several), lexicon.joins)
         codes[-1] = _UNUSUAL  # all that is beyond them
         self._codes = codes
-        size = int(codes.max(initial=0)) + 1
+        size = len(lexicon.joins)
         self._anywhere, self._at_start = (self._children(root, size) for root in (ANYWHERE, AT_WORD_START))
 
     def places(self, points: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
@@ -113,32 +121,41 @@ class _QuickLook:
         found = [np.flatnonzero(codes == _UNUSUAL)]
         if self._repeats and len(symbols) > 2:
             same = symbols[1:] == symbols[:-1]
-            found.append(used[np.flatnonzero(same[1:] & same[:-1] & (symbols[2:] > 0))])
-        # Where the character before is no Latin letter or digit: a word may start.
+            found.append(used[np.flatnonzero(same[1:] & same[:-1] & (symbols[2:] >= FIRST_CODE))])
+        # Where the character before is no letter of the same class: a word may start.
+        classes = self._classes[np.maximum(codes, 0)]
         boundary = np.empty(len(codes), np.bool_)
         boundary[:1] = True
-        np.logical_or(codes[:-1] < 1, codes[:-1] > LAST_WORD_CODE, out=boundary[1:])
+        np.not_equal(classes[1:], classes[:-1], out=boundary[1:])
         # What follows each symbol: nothing after the last one, and not over a gap between two that aren't CJK.
+        separators = np.cumsum(codes == _SKIPPED, dtype=np.int32)[used]
+        apart = separators[1:] > separators[:-1]
+        latin = symbols < self._first_cjk
         following = np.zeros(len(symbols) + 1, np.int32)
-        np.multiply(symbols[1:], ~self._parted(codes, used, symbols), out=following[1:-1])
+        np.multiply(symbols[1:], ~(apart & latin[1:] & latin[:-1]), out=following[1:-1])
+        letters = classes[used]
+        joined = np.zeros(len(symbols) + 1, np.bool_)
+        joined[1:-1] = ~apart & (letters[1:] == letters[:-1]) & (letters[1:] > 0)
         for nodes in (self._anywhere[symbols], self._at_start[symbols] * boundary[used]):
             at = np.flatnonzero(nodes)
-            found.append(used[self._follow(following, at, nodes[at])])
+            found.append(used[self._follow(following, joined, at, nodes[at])])
         return np.concatenate(found)
 
-    def _parted(self, codes: Int32, used: npt.NDArray[np.int64], symbols: Int32) -> npt.NDArray[np.bool_]:
-        latin = symbols < self._first_cjk
-        separators = np.cumsum(codes == _SKIPPED, dtype=np.int32)[used]
-        parted: npt.NDArray[np.bool_] = (separators[1:] > separators[:-1]) & latin[1:] & latin[:-1]
-        return parted
+    def _follow(
+        self, symbols: Int32, joined: npt.NDArray[np.bool_], at: npt.NDArray[np.int64], nodes: Int32
+    ) -> npt.NDArray[np.int64]:
+        """Those of the places `at`, whose symbol leads to `nodes`, at which a whole word may begin.
 
-    def _follow(self, symbols: Int32, at: npt.NDArray[np.int64], nodes: Int32) -> npt.NDArray[np.int64]:
-        """Those of the places `at`, whose symbol leads to `nodes`, at which a whole word may begin."""
+        `symbols` and `joined` tell, by place, what follows, and whether it is a letter of the same class.
+        """
         base, check = self._base, self._check
         found = []
         following = at + 1
         while len(nodes):
-            ended = (self._info[nodes] >> ENDING_SHIFT > 0) | (self._info[nodes] & SPACE_CHILD > 0)
+            info = self._info[nodes]
+            endings = info >> ENDING_SHIFT
+            ended = (endings > 0) & ~(joined[following] & self._ends_at_border[endings])
+            ended |= info & (SPACE_CHILD | MARK_CHILD) > 0
             if ended.any():
                 found.append(at[ended])
             slots = base[nodes] + symbols[following]
@@ -150,6 +167,20 @@ class _QuickLook:
         slots = self._base[root] + np.arange(size, dtype=np.int32)
         children: Int32 = np.where(self._check[slots] == root, slots, 0).astype(np.int32)
         return children
+
+
+def _plain_codes(places: Int32, several: Int32, joins: bytes) -> Int32:
+    """For characters of several symbols: the code of a letter with marks only, and _UNUSUAL for others."""
+    if not len(places):
+        return places
+    is_mark = np.frombuffer(joins, np.uint8) & IS_MARK > 0
+    ends = places + several[places]
+    plain = np.ones(len(places), np.bool_)
+    for offset in range(2, int(several[places].max()) + 1):
+        at = np.minimum(places + offset, len(several) - 1)
+        plain &= (places + offset > ends) | is_mark[np.where(places + offset > ends, 0, several[at])]
+    codes: Int32 = np.where(plain, several[places + 1], _UNUSUAL).astype(np.int32)
+    return codes
 
 
 def _array(view: memoryview) -> Int32:

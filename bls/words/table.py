@@ -21,19 +21,28 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bls.words.trie import ANYWHERE, AT_WORD_START, ENDING_SHIFT, LAST_WORD_CODE
+from bls.words.trie import ANYWHERE, AT_WORD_START, CLASS_BITS, ENDING_SHIFT
 
 log = logging.getLogger(__name__)
 
-MAGIC = b"WORDTAB4"
+MAGIC = b"WORDTAB5"
 ALLOW = -1  # in place of a category: an allow word ends here
 
 # What a character is, as the compiled file holds it: a symbol's code, or one of these flags with a number.
-SEPARATOR, INVISIBLE, SOFT, SEVERAL = 1 << 20, 1 << 21, 1 << 22, 1 << 23
+SEPARATOR, INVISIBLE, SOFT, SEVERAL, MARK, VOICED = (1 << bit for bit in range(20, 26))
+FLAGS = SEPARATOR | INVISIBLE | SOFT
 _NUMBER = (1 << 20) - 1
 _BLOCK = 256
 _KEPT_CHARACTERS = 20_000  # about 2 MB; a text of more different characters than that is no text
 RELOAD_SECONDS = 1.0
+
+
+def codes_of(entry: int, several: memoryview) -> list[int]:
+    """The codes of an entry's symbols."""
+    if not entry & (SEVERAL | VOICED):
+        return [entry & _NUMBER]
+    first = (entry & _NUMBER) + 1
+    return several[first : first + several[first - 1]].tolist()
 
 
 class BadWordTable(Exception):
@@ -66,10 +75,10 @@ Character = tuple[int, int, int]
 class Characters(dict[str, Character]):
     """What each character is, worked out from the mapped tables at its first appearance."""
 
-    def __init__(self, lexicon: Lexicon, pages: memoryview, blocks: memoryview, several: list[list[int]]) -> None:
+    def __init__(self, lexicon: Lexicon, pages: memoryview, blocks: memoryview, several: memoryview) -> None:
         super().__init__()
         self._lexicon, self._pages, self._blocks, self._several = lexicon, pages, blocks, several
-        self.symbols: list[tuple[Character, ...]] = []
+        self.symbols: list[tuple[Character, ...]] = []  # of characters that are no plain letter, by their number
         self._places: dict[tuple[Character, ...], int] = {}
 
     def __missing__(self, character: str) -> Character:
@@ -83,18 +92,17 @@ class Characters(dict[str, Character]):
     def _character(self, entry: int) -> Character:
         if entry & (SEPARATOR | INVISIBLE):
             return -1, entry, 0
-        if entry & SEVERAL:
-            return -1, SEVERAL, self._place([self._start(code) for code in self._several[entry & _NUMBER]])
-        start = self._start(entry & _NUMBER)
-        if entry & SOFT:
-            return -1, SOFT, self._place([start])
-        if any(node and self._lexicon.info[node] >> ENDING_SHIFT for node in start[1:]):
-            return -1, SEVERAL, self._place([start])  # a word of one letter is too rare for the quick path
-        return start
+        starts = [self._start(code) for code in codes_of(entry, self._several)]
+        for kind in (SEVERAL, SOFT, MARK, VOICED):
+            if entry & kind:
+                return -1, kind, self._place(starts)
+        if any(node and self._lexicon.info[node] >> ENDING_SHIFT for node in starts[0][1:]):
+            return -1, SEVERAL, self._place(starts)  # a word of one letter is too rare for the quick path
+        return starts[0]
 
     def _start(self, code: int) -> Character:
         child = self._lexicon.child
-        return code, child(ANYWHERE, code), child(AT_WORD_START, code) if code <= LAST_WORD_CODE else 0
+        return code, child(ANYWHERE, code), child(AT_WORD_START, code) if self._lexicon.classes[code] else 0
 
     def _place(self, symbols: list[Character]) -> int:
         key = tuple(symbols)
@@ -111,16 +119,31 @@ class Lexicon:
         self.separators: bool = header["separators"]
         self.repeats: bool = header["repeats"]
         self.first_cjk: int = header["first_cjk"]
-        self.endings: list[list[tuple[int, bool]]] = [[(c, r) for c, r in ends] for ends in header["endings"]]
+        self.joins = bytes(int(joins, 16) for joins in header["joins"])  # of each code
+        self.classes = bytes(joins & CLASS_BITS for joins in self.joins)
+        self.endings: list[list[tuple[int, int]]] = [[(c, n) for c, n in ends] for ends in header["endings"]]
         self.categories = frozenset(category for ends in self.endings for category, _ in ends) - {ALLOW}
+        self.tails, self.tail_ends = _tails(header["tails"])
         self.base, self.check, self.info = arrays["base"], arrays["check"], arrays["info"]
-        self.pages, self.blocks = arrays["pages"], arrays["blocks"]
-        self.characters = Characters(self, self.pages, self.blocks, header["several"])
+        self.pages, self.blocks, self.several = arrays["pages"], arrays["blocks"], arrays["several"]
+        self.characters = Characters(self, self.pages, self.blocks, self.several)
 
     def child(self, node: int, code: int) -> int:
         """The node after `node` by a symbol, or 0."""
         slot: int = self.base[node] + code
         return slot if self.check[slot] == node else 0
+
+
+def _tails(tails: Sequence[Sequence[int]]) -> tuple[dict[tuple[int, int], int], set[int]]:
+    """What may stand behind a word: (state, code) -> state, from 0 on, and the states that are the whole of one."""
+    moves: dict[tuple[int, int], int] = {}
+    ends = {0}
+    for tail in tails:
+        state = 0
+        for code in tail:
+            state = moves.setdefault((state, code), len(moves) + 1)
+        ends.add(state)
+    return moves, ends
 
 
 class PatternArrays(NamedTuple):
@@ -129,6 +152,7 @@ class PatternArrays(NamedTuple):
     header: Mapping[str, Any]
     pages: memoryview
     blocks: memoryview
+    several: memoryview
 
 
 class WordTable:

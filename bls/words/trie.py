@@ -6,18 +6,18 @@ lies at and below a node. 100,000 words take about a second to build: by numpy, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from bls.words.normalise import is_cjk
+from bls.words.cjk import is_cjk
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
-# Nodes where words begin: anywhere, or only where a Latin word begins.
+# Nodes where words begin: anywhere, or only where no letter of their class stands before them.
 ANYWHERE, AT_WORD_START = 1, 2
 _FIRST_FREE_SLOT = 3
 
@@ -26,34 +26,58 @@ ALLOW_HERE, ALLOW_BELOW = 1, 2
 HIDE_HERE, HIDE_BELOW = 4, 8  # a word that is masked, replaced or terminates
 SPAN_HERE, SPAN_BELOW = 16, 32  # one of those whose text waits until the span is closed
 CJK_CHILD, CJK_HIDE = 64, 128  # a child by a CJK symbol; one that leads to a word that hides
-SPACE_CHILD = 256
-ENDING_SHIFT = 9
+SPACE_CHILD, MARK_CHILD = 256, 512
+ENDING_SHIFT = 10
 ENDS = 1 << ENDING_SHIFT  # from it on, a word ends at the node
 _HERE = ALLOW_HERE | HIDE_HERE | SPAN_HERE
 _MAX_TRIES = 256  # after so many collisions a node goes behind all others: the holes are filled by single children
 
-# Codes of symbols: 0 is any symbol of no word; letters and digits of ASCII, a space, other symbols, CJK ones.
+# Codes of symbols. The first stand for symbols of no word, by what they are beside one; then ASCII's letters and digits
+# (the digits first), a space, other symbols, CJK ones.
+NO_LETTER, SOME_LETTER, SOME_HANGUL, SOME_KATAKANA, SOME_SIGN, SOME_HANGUL_SIGN, SOME_KATAKANA_SIGN = range(7)
+FIRST_CODE = 7
 ASCII_WORD = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-LAST_WORD_CODE = len(ASCII_WORD)
-SPACE = LAST_WORD_CODE + 1
+LAST_DIGIT = FIRST_CODE + 9
+SPACE = FIRST_CODE + len(ASCII_WORD)
+
+# What a symbol is beside a word: two of one class other than 0 join, so no word ends between them.
+NO_CLASS, WORD, HANGUL, KATAKANA = range(4)
+CLASS_BITS = 3
+EXTENDS, IS_MARK = 4, 8  # goes on with the letter before it; is skipped where no word has it
+_UNKNOWN = {
+    NO_CLASS: NO_LETTER, WORD: SOME_LETTER, HANGUL: SOME_HANGUL, KATAKANA: SOME_KATAKANA, EXTENDS: SOME_SIGN,
+    WORD | EXTENDS: SOME_LETTER, HANGUL | EXTENDS: SOME_HANGUL_SIGN, KATAKANA | EXTENDS: SOME_KATAKANA_SIGN,
+}  # fmt: skip
+
+
+def unknown_code(joins: int) -> int:
+    """The code of a symbol of no word that joins so; that of a mark is 0: it is skipped."""
+    return _UNKNOWN.get(joins, NO_LETTER)
 
 
 @dataclass(frozen=True)
 class Alphabet:
-    """The code of each symbol; codes from `first_cjk` on are CJK."""
+    """The code of each symbol; codes from `first_cjk` on are CJK. `joins` tells of every code how it joins."""
 
     codes: dict[str, int]
     first_cjk: int
+    joins: bytes
 
     @classmethod
-    def of(cls, words: Sequence[str]) -> Alphabet:
+    def of(cls, words: Sequence[str], joins_of: Callable[[str], int]) -> Alphabet:
         fixed = ASCII_WORD + " "
         points, counts = np.unique(_points("".join(words)), return_counts=True)
         by_use = [chr(point) for point in points[np.argsort(-counts, kind="stable")]]
         other = [symbol for symbol in by_use if symbol not in fixed and not is_cjk(symbol)]
         cjk = [symbol for symbol in by_use if is_cjk(symbol)]
-        codes = {symbol: code for code, symbol in enumerate([*fixed, *other, *cjk], 1)}
-        return cls(codes, len(fixed) + len(other) + 1)
+        codes = {symbol: code for code, symbol in enumerate([*fixed, *other, *cjk], FIRST_CODE)}
+        known = {code: joins for joins, code in reversed(_UNKNOWN.items())}
+        joins = [known[code] for code in range(FIRST_CODE)] + [joins_of(symbol) for symbol in codes]
+        return cls(codes, FIRST_CODE + len(fixed) + len(other), bytes(joins))
+
+    @property
+    def size(self) -> int:
+        return FIRST_CODE + len(self.codes)
 
 
 @dataclass(frozen=True)
@@ -67,7 +91,7 @@ def build(words: Sequence[str], roots: Int32, endings: Int32, bits: Int32, alpha
     """The trie of distinct (word, root) pairs; each ends with the number `endings` and the *_HERE flags `bits`."""
     edges = _edges(words, roots, alphabet)
     info = _info(edges, endings, bits, alphabet)
-    return _pack(edges, info, len(alphabet.codes) + 1)
+    return _pack(edges, info, alphabet.size)
 
 
 @dataclass(frozen=True)
@@ -95,7 +119,7 @@ def _edges(words: Sequence[str], roots: Int32, alphabet: Alphabet) -> _Edges:
     for symbol, code in alphabet.codes.items():
         code_of[ord(symbol)] = code
     flat = code_of[_points("".join(words))]
-    size = len(alphabet.codes) + 1
+    size = alphabet.size
 
     at = roots.astype(np.int64)
     parents, codes, levels = [np.empty(0, np.int64)], [np.empty(0, np.int64)], []
@@ -114,12 +138,14 @@ def _edges(words: Sequence[str], roots: Int32, alphabet: Alphabet) -> _Edges:
 def _info(edges: _Edges, endings: Int32, bits: Int32, alphabet: Alphabet) -> Int32:
     info = np.zeros(edges.nodes, np.int32)
     info[edges.last] = bits | (endings << ENDING_SHIFT)
+    marks = np.frombuffer(alphabet.joins, np.uint8) & IS_MARK > 0
     for level in reversed(edges.levels):
         children = info[level.start + _FIRST_FREE_SLOT : level.stop + _FIRST_FREE_SLOT]
         below = ((children & _HERE) << 1) | (children & (_HERE << 1))
         cjk = edges.codes[level] >= alphabet.first_cjk
         below |= np.where(cjk, CJK_CHILD, 0) | np.where(cjk & (below & HIDE_BELOW > 0), CJK_HIDE, 0)
         below |= np.where(edges.codes[level] == SPACE, SPACE_CHILD, 0)
+        below |= np.where(marks[edges.codes[level]], MARK_CHILD, 0)
         np.bitwise_or.at(info, edges.parents[level], below.astype(np.int32))
     return info
 

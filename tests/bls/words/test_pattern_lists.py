@@ -8,14 +8,14 @@ from bls.paths import WORDS
 from bls.words import lists
 from bls.words.compiler import compile_folder
 from bls.words.lists import ListError
-from bls.words.normalise import Folding, normaliser
-from bls.words.pattern_lists import BadPattern, Step, parsed
+from bls.words.normalise import normaliser
+from bls.words.pattern_lists import PATTERN_FOLDING, BadPattern, Step, parsed
 from bls.words.pattern_matcher import Match, PatternScanner
 from bls.words.table import NewestTable, WordTable
 
 
 def pattern(text: str):
-    return parsed(text, "family", 1, normaliser(Folding()))
+    return parsed(text, "family", 1, normaliser(PATTERN_FOLDING))
 
 
 def folder_of(path: Path, **files: str | bytes) -> Path:

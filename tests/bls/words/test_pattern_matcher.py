@@ -16,8 +16,8 @@ from bls.tokens import messages
 from bls.words import pattern_lists, pattern_matcher, pattern_tokens
 from bls.words.compiler import compile_folder, compile_lists
 from bls.words.lists import Category, Word, WordLists
-from bls.words.normalise import Folding, normaliser
-from bls.words.pattern_lists import HALVES, Pattern, Step, parsed, tokens_of
+from bls.words.normalise import normaliser
+from bls.words.pattern_lists import HALVES, PATTERN_FOLDING, Pattern, Step, parsed, tokens_of
 from bls.words.pattern_matcher import Match, PatternScanner
 from bls.words.table import WordTable
 
@@ -38,7 +38,7 @@ def shipped(tmp_path_factory):
 
 def scanner_of(folder: Path, *patterns: Pattern | str) -> PatternScanner:
     read = [
-        parsed(pattern, "family", line, normaliser(Folding())) if isinstance(pattern, str) else pattern
+        parsed(pattern, "family", line, normaliser(PATTERN_FOLDING)) if isinstance(pattern, str) else pattern
         for line, pattern in enumerate(patterns, 1)
     ]
     lists = WordLists({"rude": [Word("fool", folder, 1)]}, categories={"rude": Category("rude")}, patterns=read)
@@ -216,7 +216,7 @@ def test_a_scan_finds_what_trying_everything_finds(tmp_path, pattern, texts):
 def test_tokens_are_those_of_the_patterns_own_words(shipped_fold, text):
     known = set("".join(shipped_fold._symbols))
     found = text.translate(shipped_fold).split()
-    expected = tokens_of(text, normaliser(Folding()))
+    expected = tokens_of(text, normaliser(PATTERN_FOLDING))
     assert [token for token in found if set(token) <= known] == [token for token in expected if set(token) <= known]
 
 

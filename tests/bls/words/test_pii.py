@@ -13,7 +13,7 @@ from bls.words.lists import Category, WordLists
 from bls.words.pii import PiiMatcher
 from bls.words.stream_filter import WordFilter, filter_text
 from bls.words.table import Treatment, WordTable
-from tests.bls.words.test_stream_filter import EXAMPLES, cut, lists_of
+from tests.word_streams import EXAMPLES, cut, lists_of
 
 KINDS = list(pii_kinds.KINDS)
 MASKED = [Treatment(kind, "mask", "") for kind in KINDS]

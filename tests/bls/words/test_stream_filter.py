@@ -1,41 +1,22 @@
 import itertools
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bls.paths import ROOT
 from bls.words.compiler import compile_lists
-from bls.words.lists import Category, Word, WordLists
+from bls.words.lists import Category
 from bls.words.normalise import Folding, normaliser
 from bls.words.stream_filter import WordFilter, filter_text
 from bls.words.table import WordTable
-from tests import word_oracle
-from tests.word_oracle import Rules
+from tests.word_streams import MAX_GAP, cut, lists_of, oracle_matches, oracle_text, pushed, thorough
 
-EXAMPLES = int(os.environ.get("FILTER_EXAMPLES", "120"))
-thorough = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-MAX_GAP = 3
 # Latin, Chinese, a traditional one, several letters in one, wide, circled, accented, Cyrillic, separators, invisible.
 ALPHABET = "ab\u0430A\uff41\u24d1\u00e1f\ufb00\u6cd5\u8f6e\u8f2a1 -+\u200b\u0301"
 PLAIN = "abf\u6cd5\u8f6e1 +"
-
-
-def lists_of(
-    deny: dict[str, list[str]], allow: list[str], categories: dict[str, Category], max_gap: int = MAX_GAP
-) -> WordLists:
-    def words(texts: list[str]) -> list[Word]:
-        return [Word(text.strip("*"), Path("w"), 1, text.startswith("*"), text.endswith("*")) for text in texts]
-
-    return WordLists({name: words(texts) for name, texts in deny.items()}, words(allow), categories, max_gap=max_gap)
 
 
 @pytest.fixture
@@ -46,18 +27,6 @@ def table_of(tmp_path):
         return WordTable(tmp_path / "compiled")
 
     return compiled
-
-
-def pushed(table: WordTable, pieces: list[str]) -> tuple[list[str], WordFilter]:
-    """What comes out after each piece, and at the end."""
-    stream = WordFilter(table)
-    outs = [stream.push(piece) for piece in pieces]
-    return [*outs, stream.finish()], stream
-
-
-def cut(text: str, cuts: list[int]) -> list[str]:
-    bounds = sorted({0, len(text), *(at % (len(text) + 1) for at in cuts)})
-    return [text[first:last] for first, last in itertools.pairwise(bounds)]
 
 
 @st.composite
@@ -75,33 +44,6 @@ def settings_of_lists(draw, actions=("mask",)):
             name, action, f"<{name}>" if action != "mask" else "", draw(st.booleans()), separators, repeats
         )
     return deny, words(0), categories
-
-
-def oracle_matches(text, deny, allow, categories) -> dict[str, set[tuple[int, int]]]:
-    found = {}
-    for name, texts in deny.items():
-        category = categories[name]
-        rules = Rules(MAX_GAP, category.separators, category.repeats, category.folding)
-        folded = normaliser(category.folding)
-        allowed = set().union(*(word_oracle.matches(text, folded.word(word), rules) for word in allow))
-        denied = set()
-        for word in map(folded.word, texts):
-            left = category.whole_words and word[0] in word_oracle.ASCII_WORD
-            right = category.whole_words and word[-1] in word_oracle.ASCII_WORD
-            denied |= word_oracle.matches(text, word, rules, left=left, right=right)
-        found[name] = word_oracle.counting(denied, allowed)
-    return found
-
-
-def oracle_text(text, deny, allow, categories) -> str:
-    masked, replaced = set(), {}
-    for name, spans in oracle_matches(text, deny, allow, categories).items():
-        if categories[name].action == "mask":
-            masked |= spans
-        elif categories[name].action == "replace":
-            for span in spans:
-                replaced.setdefault(span, categories[name].text)
-    return word_oracle.rendered(text, masked, replaced)
 
 
 texts = st.lists(st.text(ALPHABET, max_size=14), min_size=4, max_size=8)

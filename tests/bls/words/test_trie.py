@@ -2,6 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bls.words import borders
 from bls.words import trie as word_trie
 from bls.words.trie import ALLOW_HERE, ANYWHERE, AT_WORD_START, ENDING_SHIFT, HIDE_BELOW, HIDE_HERE, Alphabet
 
@@ -12,7 +13,7 @@ words = st.text(SYMBOLS, min_size=1, max_size=5)
 def built(entries: dict[tuple[str, int], tuple[int, int]]) -> tuple[word_trie.Trie, Alphabet]:
     """The trie of (word, root) -> (ending, bits)."""
     texts = [word for word, _ in entries]
-    alphabet = Alphabet.of(texts)
+    alphabet = Alphabet.of(texts, borders.joins_of)
     columns = zip(*[(root, *ending) for (_, root), ending in entries.items()], strict=True)
     return word_trie.build(texts, *(np.array(column, np.int32) for column in columns), alphabet), alphabet
 
@@ -70,11 +71,12 @@ def test_a_large_trie_is_packed_closely():
     texts = sorted({"".join(symbols[at] for at in random.zipf(1.3, 4) % 3000) for _ in range(5000)})
     trie, alphabet = built({(text, ANYWHERE): (1, HIDE_HERE) for text in texts})
     nodes = len({text[:size] for text in texts for size in range(1, 5)})
-    assert len(trie.base) < 2 * nodes + 3 * len(alphabet.codes)
+    assert len(trie.base) < 2 * nodes + 4 * len(alphabet.codes)
     assert all(node_of(trie, alphabet, text, ANYWHERE) for text in texts)
 
 
 def test_codes_tell_ascii_words_and_cjk_apart():
-    alphabet = Alphabet.of(["a+法", "я轮"])
-    assert alphabet.codes["z"] <= word_trie.LAST_WORD_CODE < word_trie.SPACE < alphabet.codes["+"]
+    alphabet = Alphabet.of(["a+法", "я轮"], borders.joins_of)
+    assert alphabet.codes["9"] == word_trie.LAST_DIGIT < alphabet.codes["z"] < word_trie.SPACE < alphabet.codes["+"]
+    assert [alphabet.joins[alphabet.codes[symbol]] for symbol in "zя法+"] == [word_trie.WORD, word_trie.WORD, 0, 0]
     assert max(alphabet.codes["+"], alphabet.codes["я"]) < alphabet.first_cjk <= alphabet.codes["法"]

@@ -49,6 +49,7 @@ CANARY = LARGE
 LARGE_MAX_IN_FLIGHT = 24  # Requests at the large model, over all router processes, from which on it is saturated:
 SHED_MAX_PROMPT_TOKENS = 2048  # then prompts up to this length go to the small one, whatever they ask for.
 PARAMETERS: tuple[str, ...] = ()  # ("x-plan",): further parameters and forwarded headers, for prompt.parameters.
+TIME_ZONE = "UTC"  # "Europe/Zurich": the zone of state.now, for rules by the clock.
 TEMPLATE_VALUES = ("enable_thinking",)  # Of chat_template_kwargs, what requests may tell a model's chat template.
 REFUSAL = "I can't help with that."  # What a client reads where `choose` refuses.
 

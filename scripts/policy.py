@@ -16,12 +16,14 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from bls.paths import MODEL_REPOSITORY
+from bls.routing import clock
 from bls.routing.check import check, check_apart
-from bls.routing.decision import ALL_WELL, Decision, Prompt, State, TierState
+from bls.routing.decision import Decision, Prompt, State, TierState
 from bls.routing.old_names import old_names
 from bls.routing.policy_file import SHIPPED, Policy, read_source
 from bls.routing.settings import BadPolicy
@@ -63,6 +65,9 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     )
     one.add_argument("--signal", nargs="+", default=[], metavar="NAME=SCORE", help="such as hard=0.9 code=1")
     one.add_argument("--state", nargs="+", default=[], metavar="TIER.FIELD=VALUE", help="such as large.in_flight=40")
+    one.add_argument(
+        "--now", metavar="TIME", help='in the policy\'s TIME_ZONE, such as "2026-01-05 22:30" (default: now)'
+    )
     one.add_argument("--json", action="store_true", help="print one line of JSON")
     one = verbs.add_parser("diff", help="show what two policies decide differently")
     one.add_argument("old", type=Path)
@@ -86,7 +91,7 @@ def check_file(options: argparse.Namespace) -> int:
     policy = checked(options.file)
     tiers = ", ".join(f"{tier.name} ({tier.model})" for tier in policy.settings.tiers)
     print(f"{options.file}: good, version {policy.version}; {tiers}; {len(policy.settings.examples)} examples hold")
-    for line, text in old_names(policy.source):
+    for line, text in sorted([*old_names(policy.source), *clock.machine_clocks(policy.source)]):
         print(f"{options.file}:{line}: {text}")
     return 0
 
@@ -97,7 +102,8 @@ def explain(options: argparse.Namespace) -> int:
     given = [_pair(each) for each in options.set]
     signals = {name: float(value) for name, value in map(_pair, options.signal)}
     prompt = replace(counted(policy, text, options), **_prompt_fields(policy, given), signals=signals)
-    state = _state(policy, [_pair(each) for each in options.state])
+    now = clock.read(options.now) if options.now else datetime.now(timezone.utc)
+    state = policy.seen(State(_tiers(policy, [_pair(each) for each in options.state]), now))
     if not any(prompt.fits(model) for model in policy.settings.models):
         raise ValueError(f"the prompt and its answer fit no context: {_counts(prompt, policy)}")
     decision = policy.decide(prompt, state)
@@ -163,7 +169,7 @@ def _prompt_fields(policy: Policy, given: list[tuple[str, str]]) -> dict[str, An
     return {name: known[name](value) for name, value in given}
 
 
-def _state(policy: Policy, given: list[tuple[str, str]]) -> State:
+def _tiers(policy: Policy, given: list[tuple[str, str]]) -> dict[str, TierState]:
     kinds: dict[str, Callable[[str], Any]] = {
         "ready": _flag,
         "cooling_down": _flag,
@@ -179,7 +185,7 @@ def _state(policy: Policy, given: list[tuple[str, str]]) -> State:
         if model is None or field not in kinds:
             raise ValueError(f"--state {name}: give TIER.FIELD, such as large.in_flight; fields: {', '.join(kinds)}")
         found.setdefault(model, {})[field] = kinds[field](value)
-    return State({model: TierState(**values) for model, values in found.items()}) if found else ALL_WELL
+    return {model: TierState(**values) for model, values in found.items()}
 
 
 def _flag(value: str) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bls.paths import MODEL_REPOSITORY, ROOT
+from bls.routing import clock
 from bls.routing.decision import Decision, Prompt, State
 from bls.routing.decision_json import prompt_to_json, state_to_json
 from bls.routing.policy_file import Policy, line_in, load_policy
@@ -76,7 +77,7 @@ def check(path: Path, source: bytes | None = None, repository: Path = MODEL_REPO
         decision = _answer(policy, example.prompt, example.state)
         if decision != example.expected:
             wanted, got = (f"{each.model}, {each.reason}" for each in (example.expected, decision))
-            problem = f"EXAMPLES: expected {wanted}; choose says {got} (line {decision.line})"
+            problem = f"EXAMPLES: expected {wanted}; choose says {got} (line {decision.line}){_clock_hint(policy)}"
             raise BadPolicy(path, example.expected.line, problem)
     reasons = set()
     for prompt, state in trials(policy.settings.models, TRIALS):
@@ -89,6 +90,7 @@ def check(path: Path, source: bytes | None = None, repository: Path = MODEL_REPO
 
 def _answer(policy: Policy, prompt: Prompt, state: State) -> Decision:
     """What `choose` says, checked as no request would be."""
+    state = policy.seen(state)
     try:
         decision = policy.choose(prompt, state)
         again = policy.choose(prompt, state)
@@ -111,15 +113,21 @@ def _problem(policy: Policy, prompt: Prompt, decision: Any, again: Any) -> str:
     if not isinstance(decision.reason, str) or not _REASON.fullmatch(decision.reason):
         return f"the reason {decision.reason!r} must be one word of at most 40 letters a-z, digits and _"
     if decision != again:
-        return "choose gives another answer when it is asked again"
+        return f"choose gives another answer when it is asked again{_clock_hint(policy)}"
     if not decision.is_refusal and not prompt.fits(decision.model):
         return f"choose gives {decision.model}, whose context the prompt and its answer don't fit"
     return ""
 
 
+def _clock_hint(policy: Policy) -> str:
+    """What to say of an answer that may depend on when it is asked."""
+    return "".join(f"; line {line}: {text}" for line, text in clock.machine_clocks(policy.source)[:1])
+
+
 def _told(prompt: Prompt, state: State) -> str:
     about = f"prompt {json.dumps(prompt_to_json(prompt), ensure_ascii=True, default=str)}"
-    return about + (f", state {json.dumps(state_to_json(state))}" if state.tiers else "")
+    told = about + (f", state {json.dumps(state_to_json(state))}" if state.tiers else "")
+    return f"{told}, now {state.now:%Y-%m-%d %H:%M}"
 
 
 def _limit() -> None:

@@ -8,14 +8,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any
 
+from bls.routing import clock
 from bls.routing.old_names import new_signal, with_new_names
 
 NO_MODEL = "none"  # Where a decision names no engine: the request is refused.
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+# What a policy that looks for keywords would ask for. It never gets a text; word lists see it, and give a signal.
+_ITS_TEXT = ("text", "text_input", "content", "query", "prompt", "words", "raw")
+_NO_TEXT = (
+    "a policy never sees a prompt's text, so there is no prompt.{name}: put the words into words/deny/<list>.txt, with "
+    'action = "monitor" and prompt = "route" in words/categories.toml, and ask prompt.signal("word_<list>")'
+)
 
 
 def _nothing() -> Mapping[str, Any]:
@@ -76,6 +86,11 @@ class Prompt:
         """A score from 0 to 1; 0 where no check gave one."""
         return self.signals.get(new_signal(name), 0.0)
 
+    def __getattr__(self, name: str) -> Any:
+        if name in _ITS_TEXT:
+            raise AttributeError(_NO_TEXT.format(name=name))
+        raise AttributeError(f"a prompt has no {name}")
+
     @property
     def language(self) -> str:
         """The old name of `script`, which `scripts/policy check` tells."""
@@ -114,9 +129,10 @@ _WELL = TierState()
 
 @dataclass(frozen=True)
 class State:
-    """`state[model]`; a model that nothing is known of is taken to be well."""
+    """`state[model]`; a model that nothing is known of is taken to be well. `now` is in the policy's TIME_ZONE."""
 
     tiers: Mapping[str, TierState] = field(default_factory=_nothing)
+    now: datetime = clock.NOON
 
     def __getitem__(self, model: str) -> TierState:
         return self.tiers.get(model, _WELL)
@@ -193,12 +209,15 @@ def example(
     max_tokens: int = 16,
     contexts: Mapping[str, int] = _NOTHING,
     state: Mapping[str, TierState] = _NOTHING,
+    now: str | datetime = clock.NOON,
     **rest: Any,
 ) -> Example:
     """What the policy must say to a prompt of so many tokens for every model, in contexts of 8,192 but for those named.
 
-    Any other field of Prompt may be given by name.
+    `now` is a time in the policy's zone, "2026-01-05 22:30" or "22:30" of that Monday. Any other field of Prompt may be
+    given by name.
     """
     all_contexts = Everywhere(8192)
     all_contexts.update(contexts)
-    return Example(Prompt(Everywhere(tokens), all_contexts, max_tokens, **with_new_names(rest)), State(state), expected)
+    prompt = Prompt(Everywhere(tokens), all_contexts, max_tokens, **with_new_names(rest))
+    return Example(prompt, State(state, clock.read(now)), expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from datetime import datetime
 from typing import Any
 
 from bls.routing.decision import Everywhere, Prompt, State, TierState
@@ -37,9 +38,10 @@ def state_to_json(state: State) -> dict[str, dict[str, Any]]:
     }
 
 
-def state_from_json(found: Mapping[str, Mapping[str, Any]]) -> State:
-    """Raises TypeError for what no State was written as."""
-    return State({model: TierState(**values) for model, values in found.items()})
+def state_from_json(found: Mapping[str, Mapping[str, Any]], now: str = "") -> State:
+    """`now` in ISO's form; older recordings have none. Raises TypeError or ValueError for what was no State."""
+    tiers = {model: TierState(**values) for model, values in found.items()}
+    return State(tiers, datetime.fromisoformat(now)) if now else State(tiers)
 
 
 def _plain(mapping: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,7 @@ class Recorded:
             "time": round(time.time(), 3),
             "prompt": prompt_to_json(self.prompt),
             "state": state_to_json(self.state),
+            "now": self.state.now.isoformat(timespec="seconds"),
             "decision": made,
             "outcome": dict(self.outcome),
         }
@@ -69,7 +70,7 @@ def read(path: Path) -> Iterator[tuple[int, Recorded]]:
         for number, line in enumerate(lines, 1):
             try:
                 found = json.loads(line)
-                prompt, state = prompt_from_json(found["prompt"]), state_from_json(found["state"])
+                prompt, state = prompt_from_json(found["prompt"]), state_from_json(found["state"], found.get("now", ""))
                 yield number, Recorded(prompt, state, Decision(**found["decision"]), found["outcome"])
             except (ValueError, TypeError, KeyError, AttributeError) as error:
                 raise ValueError(f"{path}:{number}: not a recorded decision: {error!r}") from None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bls.paths import ROOT
+from bls.routing import clock
 from bls.routing.decision import NO_MODEL, Decision, Prompt, State
 from bls.routing.settings import BadPolicy, Settings, read_settings
 
@@ -83,6 +84,7 @@ class Policy:
 
     def decide(self, prompt: Prompt, state: State, guard: Guard = unguarded) -> Decision:
         """What the policy says, completed; a policy that raises, stalls or names no model is a `policy_error`."""
+        state = self.seen(state)
         try:
             decision = guard(self.choose, prompt, state)
             self._check(decision)
@@ -91,6 +93,10 @@ class Policy:
             logging.error(f"{self.path}:{line}: {POLICY_ERROR}: {type(error).__name__}: {error}")
             decision = Decision(self._default(prompt), POLICY_ERROR, line or 1)
         return self._completed(decision, prompt, state)
+
+    def seen(self, state: State) -> State:
+        """The state with the time in the policy's own zone."""
+        return State(state.tiers, clock.at(state.now, self.settings.zone))
 
     def fall_back(self, failed: Decision, why: str, tried: Set[str], prompt: Prompt, state: State) -> Decision | None:
         """The next engine of the failed one's chain that holds the prompt and was not tried, or None.

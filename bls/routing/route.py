@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -70,7 +71,7 @@ class Routing:
             self._admission.leave_door()
 
     def route(self, policy: Policy, prompt: Prompt) -> Route:
-        state = self._health.state(policy.settings)
+        state = policy.seen(State(self._health.state(policy.settings).tiers, datetime.now(timezone.utc)))
         decision = policy.decide(prompt, state, self._guard)
         return Route(policy, self._health, self._admission, prompt, state, decision)
 

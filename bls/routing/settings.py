@@ -7,10 +7,12 @@ import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import tzinfo
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from bls.routing import clock
 from bls.routing.decision import Example, Tier
 from bls.safety.settings import Safety
 
@@ -49,6 +51,7 @@ class Settings:
     shadow_policy: str
     parameters: tuple[str, ...]
     template_values: tuple[str, ...]
+    time_zone: str
     safety: Safety
     examples: tuple[Example, ...]
     max_in_flight: Mapping[str, int]
@@ -57,6 +60,10 @@ class Settings:
     def tier(self, model: str) -> Tier | None:
         """The line of TIERS that names a model."""
         return next((tier for tier in self.tiers if tier.model == model), None)
+
+    @cached_property
+    def zone(self) -> tzinfo:
+        return clock.zone(self.time_zone)
 
     @cached_property
     def models(self) -> tuple[str, ...]:
@@ -77,7 +84,12 @@ _NUMBERS: Mapping[str, tuple[type, float, float]] = {
     "MAX_WAIT_SECONDS": (float, 0.01, 86_400),
 }
 # Of names that older policies lack.
-_DEFAULTS: Mapping[str, Any] = {"MAX_WAIT_SECONDS": 1.0, "MAX_IN_FLIGHT": {}, "TEMPLATE_VALUES": ()}
+_DEFAULTS: Mapping[str, Any] = {
+    "MAX_WAIT_SECONDS": 1.0,
+    "MAX_IN_FLIGHT": {},
+    "TEMPLATE_VALUES": (),
+    "TIME_ZONE": clock.UTC,
+}
 _MODELS = ("DEFAULT", "SHADOW", "BASELINE")
 
 
@@ -122,6 +134,7 @@ class _Reader:
             shadow_policy=self._value("SHADOW_POLICY"),
             parameters=self._names("PARAMETERS"),
             template_values=self._names("TEMPLATE_VALUES"),
+            time_zone=self._time_zone(),
             **numbers,
             **chosen,
         )
@@ -148,6 +161,14 @@ class _Reader:
         if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
             self._refuse(name, "it must be a tuple of names; a tuple of one needs its comma")
         return tuple(value)
+
+    def _time_zone(self) -> str:
+        name = self._value("TIME_ZONE")
+        try:
+            clock.zone(str(name))
+        except ValueError as error:
+            self._refuse("TIME_ZONE", f"it is {error}")
+        return str(name)
 
     def _check_choose(self) -> None:
         choose = self._value("choose")

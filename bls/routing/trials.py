@@ -8,7 +8,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
+from bls.routing.clock import NOON
 from bls.routing.decision import Prompt, State, TierState
 
 _LENGTHS = (0, 1, 2, 10, 64, 255, 256, 257, 511, 512, 513, 1000, 2048, 2049, 4000, 8191, 8192, 100_000, 10_000_000)
@@ -28,7 +30,7 @@ def trials(models: Sequence[str], count: int, seed: int = 0) -> Iterator[tuple[P
         prompt = _prompt(source, models)
         if any(prompt.fits(model) for model in models):
             count -= 1
-            yield prompt, _state(source, models)
+            yield prompt, State(_tiers(source, models), NOON + timedelta(minutes=source.randrange(8 * 24 * 60)))
 
 
 def _prompt(source: random.Random, models: Sequence[str]) -> Prompt:
@@ -61,19 +63,17 @@ def _prompt(source: random.Random, models: Sequence[str]) -> Prompt:
     )
 
 
-def _state(source: random.Random, models: Sequence[str]) -> State:
+def _tiers(source: random.Random, models: Sequence[str]) -> dict[str, TierState]:
     if source.random() < 0.5:
-        return State()
-    return State(
-        {
-            model: TierState(
-                ready=source.random() < 0.8,
-                in_flight=source.choice((0, 1, 8, 23, 24, 1000)),
-                first_token_seconds=source.choice((None, 0.0, 0.05, 2.0, 3600.0)),
-                error_rate=source.choice((0.0, 0.0, 0.1, 1.0)),
-                cooling_down=source.random() < 0.2,
-            )
-            for model in models
-            if source.random() < 0.9
-        }
-    )
+        return {}
+    return {
+        model: TierState(
+            ready=source.random() < 0.8,
+            in_flight=source.choice((0, 1, 8, 23, 24, 1000)),
+            first_token_seconds=source.choice((None, 0.0, 0.05, 2.0, 3600.0)),
+            error_rate=source.choice((0.0, 0.0, 0.1, 1.0)),
+            cooling_down=source.random() < 0.2,
+        )
+        for model in models
+        if source.random() < 0.9
+    }

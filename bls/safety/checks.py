@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bls.errors import EngineUnavailable
@@ -140,11 +140,17 @@ def repetition(check: Any, turns: Turns, sources: Sources) -> Finding:
 
 
 def words(check: Any, turns: Turns, sources: Sources) -> Finding:
-    """Words of the lists, each category by its own action."""
+    """Words of the lists, each category by its own action; one that leads to another route is a signal."""
     assert isinstance(check, Words)
     finder = sources.words()
     actions = {**finder.table.prompt, **check.on_hit}
-    return _of_spans("word_", actions, {place: finder.spans(turn.text) for place, turn in turns})
+    spans = {place: finder.spans(turn.text) for place, turn in turns}
+    routing = dict.fromkeys(span.name for found in spans.values() for span in found if actions[span.name] == ROUTE)
+    signals = {f"word_{name}": 1.0 for name in routing}
+    finding = _of_spans("word_", actions, spans)
+    if signals and finding.action == ALLOW:
+        return Finding(ROUTE, next(iter(signals)), " ".join(routing), signals)
+    return replace(finding, signals=signals)
 
 
 def personal_data(check: Any, turns: Turns, sources: Sources) -> Finding:

@@ -106,7 +106,7 @@ class Words(Check):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._actions(self.on_hit, (REFUSE, MASK, ALLOW))
+        self._actions(self.on_hit, (REFUSE, MASK, ROUTE, ALLOW))
 
 
 @dataclass(frozen=True)

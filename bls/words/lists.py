@@ -22,7 +22,7 @@ from bls.words.pattern_lists import PATTERN_FOLDING, Pattern, read_patterns
 tomllib = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 ACTIONS = ("mask", "replace", "terminate", "monitor")
-PROMPT_ACTIONS = ("refuse", "mask", "allow")
+PROMPT_ACTIONS = ("refuse", "mask", "route", "allow")
 PII_KINDS = ("email", "phone", "cn_id", "bank_card", "api_key")
 PINYIN = ("off", "mixed", "full")
 MAX_WORD_CHARACTERS = 200
@@ -46,7 +46,7 @@ class Category:
     separators: bool = True  # 法 轮 功, 法*轮*功: between two letters of which one is CJK
     repeats: bool = True  # three or more of a letter stand for any fewer
     pinyin: str = "off"  # "mixed": some characters in pinyin; "full": all of them too
-    prompt: str = "mask"  # what a match in a prompt does: "refuse", "mask" or "allow"
+    prompt: str = "mask"  # what a match in a prompt does: one of PROMPT_ACTIONS
     folding: Folding = _EVERYTHING
 
 

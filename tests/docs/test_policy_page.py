@@ -17,6 +17,9 @@ from bls.routing.settings import BadPolicy
 from bls.routing.shared_table import SharedTable
 from bls.safety import script
 from bls.safety.judge import PromptSafety
+from bls.words.compiler import compile_folder
+from bls.words.stream_filter import filter_text
+from bls.words.table import NewestTable
 from tests.fakes import FakeEngines, FakeMetrics, FakeModels, patient_watch, request
 
 PAGE = (ROOT / "docs" / "policy.md").read_text()
@@ -36,10 +39,10 @@ class Health(EngineHealth):
         return self._state
 
 
-def decision(policy, text="What time is it?", state=ALL_WELL, **parameters):
+def decision(policy, text="What time is it?", state=ALL_WELL, words=None, **parameters):
     """What becomes of a prompt's text, judged by the policy's checks, on its way through the router."""
     routing = Routing(SimpleNamespace(current=policy), Health(state))
-    router = Router(FakeModels(), FakeEngines(), FakeMetrics(), None, PromptSafety(), routing=routing)
+    router = Router(FakeModels(), FakeEngines(), FakeMetrics(), None, PromptSafety(words), routing=routing)
     return list(router.answer(request(text, parameters=parameters), patient_watch()))[-1].decision
 
 
@@ -55,7 +58,7 @@ def block(text):
 
 def test_the_rule_for_a_script_passes_with_its_example_and_holds_for_a_prompt_that_is_mostly_in_it():
     policy = with_rule(
-        block('return Decision(LARGE, "chinese")'), examples=f"    {block('example(Decision').strip()},\n"
+        block('return Decision(LARGE, "chinese")'), examples=f"    {block('"chinese"), script').strip()},\n"
     )
     for text in (
         "现在几点？",
@@ -80,6 +83,29 @@ def test_the_rule_for_a_tenant_in_a_hurry_passes_below_the_contexts_and_only_the
         assert decision(policy, state=State({LARGE: state}), tenant="acme") == Decision(SMALL, "acme_in_a_hurry")
     with pytest.raises(BadPolicy, match="whose context"):
         with_rule(rule, before="    if not prompt.fits(SMALL)", numbers=numbers)
+
+
+def test_the_rule_for_the_night_passes_with_its_examples():
+    examples = "".join(f"    {line},\n" for line in block("now=").strip().splitlines())
+    with_rule(block('"night")\n'), numbers=block("TIME_ZONE = ").replace("TIME_ZONE", "_ZONE"), examples=examples)
+    late = examples.replace("23:30", "12:30")
+    with pytest.raises(BadPolicy, match="EXAMPLES: expected tensorrt_llm_large, night"):
+        with_rule(block('"night")\n'), examples=late)
+
+
+def test_the_rule_by_keywords_holds_for_prompts_with_a_listed_word_whose_answers_may_say_it(tmp_path):
+    (tmp_path / "deny").mkdir()
+    words = re.search(r"one a line \((.*)\)", PAGE)[1].replace("`", "").replace(", ", "\n")
+    (tmp_path / "deny" / "infrastructure.txt").write_text(words + "\n")
+    (tmp_path / "categories.toml").write_text(re.search(r"```toml\n(\[categories.*?)```", PAGE, re.DOTALL)[1])
+    compile_folder(tmp_path, tmp_path / "compiled.bin")
+    example = block('signals={"word_infrastructure"').strip()
+    policy = with_rule(block('prompt.signal("word_infra'), examples=f"    {example},\n")
+    table = NewestTable(tmp_path / "compiled.bin")
+    for text, reason in {"Who may use Kubernetes here?": "infrastructure", "is rbac hard": "infrastructure"}.items():
+        assert decision(policy, text, words=table) == Decision(LARGE, reason)
+    assert decision(policy, "What time is it?", words=table) == Decision(SMALL, "default")
+    assert filter_text(table.table(), "Use kubectl and RBAC.")[0] == "Use kubectl and RBAC."
 
 
 def test_the_table_of_rules_has_each_reason_in_the_order_of_the_file():

@@ -69,5 +69,5 @@ def test_a_line_that_is_no_decision_is_named(tmp_path, line):
 def test_a_line_holds_features_and_no_more():
     prompt, _ = next(trials((SMALL, LARGE), 1))
     line = json.loads(Recorded(prompt, ALL_WELL, POLICY.decide(prompt, ALL_WELL), {"finish": "stop"}).line())
-    assert line.keys() == {"time", "prompt", "state", "decision", "outcome"}
+    assert line.keys() == {"time", "now", "prompt", "state", "decision", "outcome"}
     assert line["decision"].keys() == {"model", "reason", "line", "policy", "rejected"}

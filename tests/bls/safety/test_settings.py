@@ -30,7 +30,7 @@ from engines.classifier.labels import HARD, LABELS
         (lambda: Repetition(min_characters="9"), "Repetition: min_characters is '9'"),
         (lambda: Words(on_failure="closd"), "Words: on_failure is 'closd'; it must be one of open, closed"),
         (lambda: Words(skip_roles=("system")), "Words: skip_roles is 'system'; it must be a tuple of roles"),
-        (lambda: Words(on_hit={"drugs": "route"}), "on_hit['drugs'] is 'route'; it must be one of refuse, mask, allow"),
+        (lambda: Words(on_hit={"drugs": "hide"}), "on_hit['drugs'] is 'hide'; it must be one of refuse, mask, route"),
         (lambda: Words(on_hit=["drugs"]), "on_hit is ['drugs']; it must be a dict"),
         (lambda: Patterns(on_hit={"*": "mask"}), "Patterns: on_hit['*'] is 'mask'; it must be one of refuse, route"),
         (lambda: Hidden(on_hit={"rot13": "refuse"}), "Hidden: on_hit is 'rot13'; it must be one of base64, hex"),

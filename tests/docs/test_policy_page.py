@@ -57,9 +57,8 @@ def block(text):
 
 
 def test_the_rule_for_a_script_passes_with_its_example_and_holds_for_a_prompt_that_is_mostly_in_it():
-    policy = with_rule(
-        block('return Decision(LARGE, "chinese")'), examples=f"    {block('"chinese"), script').strip()},\n"
-    )
+    example = block('Decision(LARGE, "chinese"), script').strip()
+    policy = with_rule(block('return Decision(LARGE, "chinese")'), examples=f"    {example},\n")
     for text in (
         "现在几点？",
         "用Python写一个函数，返回两个数的和",

@@ -26,6 +26,8 @@ from bls.words.compiler import compile_lists
 from bls.words.lists import ListError
 from bls.words.table import NewestTable
 
+PERSONAL_DATA_OPTION = 'PersonalData(on_hit={"phone": "allow"}) in SAFETY of bls/policy.py leaves a kind as it is'
+
 
 def main(arguments: list[str]) -> int:
     options = parsed(arguments)
@@ -77,6 +79,8 @@ def as_dict(verdict: Verdict) -> dict[str, object]:
 def for_people(verdict: Verdict) -> str:
     lines = [f"{verdict.action}: {verdict.reason}"]
     lines += [f"  {text}" for text in (verdict.text, verdict.messages, verdict.reply) if text]
+    if any(run.name == "personal_data" and run.outcome != "clean" for run in verdict.checks):
+        lines.append(f"  ({PERSONAL_DATA_OPTION})")
     lines.append("")
     lines += [f"  {run.name:<15} {run.outcome:<8} {run.microseconds:7.0f} us  {run.detail}" for run in verdict.checks]
     lines += [f"  {name:<15} {score:g}" for name, score in verdict.signals.items()]

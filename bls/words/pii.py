@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Mapping
 
 from bls.words.candidates import Match
-from bls.words.pii_kinds import COMPILED, Compiled, any_hint
+from bls.words.pii_kinds import COMPILED, CONTEXT, Compiled, any_hint
 from bls.words.table import Treatment
 
 _MAX_INVISIBLE = 16  # in a row; more of them end a number
@@ -60,7 +60,7 @@ class PiiMatcher:
         self._terminates = {number for _, number, treatment in self._kinds if treatment.action == "terminate"}
         self.may_terminate = bool(self._terminates)
         self.position = 0
-        self._text = ""  # folded: one character of context, then what is undecided
+        self._text = ""  # folded: CONTEXT characters, then what is undecided
         self._at: list[int] = []  # the raw position of each of its characters
         self._from = [0] * len(self._kinds)  # where in it each kind goes on
         self._hide = self._span = 0  # as `undecided` gives them
@@ -122,7 +122,9 @@ class PiiMatcher:
         decided: list[Match] = []
         self._hide = self._span = self.position
         if not self._any_hint(text, min(self._from, default=size)):
-            self._text, self._at, self._from = text[-1:], at[-1:], [min(size, 1)] * len(self._kinds)
+            kept = min(size, CONTEXT)
+            self._text, self._at = text[size - kept :], at[size - kept :]
+            self._from = [kept] * len(self._kinds)
             return decided
         places = []
         for begin, (kind, category, treatment) in zip(self._from, self._kinds, strict=True):
@@ -147,13 +149,14 @@ class PiiMatcher:
     @staticmethod
     def _next(kind: Compiled, text: str, begin: int) -> tuple[int, int] | None:
         while match := kind.whole.search(text, begin):
-            if kind.check(match[0]):
-                return match.span()
+            start = match.start()
+            if size := kind.check(match[0], text[max(0, start - CONTEXT) : start]):
+                return start, start + size
             begin = match.start() + 1
         return None
 
     def _trim(self) -> None:
-        keep = max(0, min(self._from, default=0) - 1)
+        keep = max(0, min(self._from, default=0) - CONTEXT)
         if keep:
             self._text, self._at = self._text[keep:], self._at[keep:]
             self._from = [begin - keep for begin in self._from]

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import date
 from functools import cache
 from typing import NamedTuple
 
+from bls.words import pii_checks
+
+Check = Callable[[str, str], int]
+CONTEXT = 24  # characters before a match that its check sees
 Atom = tuple[str, int, int]  # the inside of a character class, at least, at most
 Sequence = list[Atom]
 
@@ -42,45 +45,20 @@ _KEY, _PLAIN_KEY = "A-Za-z0-9_-", "A-Za-z0-9"
 
 
 class Kind(NamedTuple):
-    """One kind of personal data. `check` looks at what a pattern can't: a check digit, a date."""
+    """One kind of personal data. `check` is one of bls.words.pii_checks: of a match, how much counts."""
 
     sequences: list[Sequence]
     before: str = r"(?<![0-9A-Za-z])"
     after: str = r"(?![0-9A-Za-z])"
-    check: Callable[[str], bool] = bool
+    check: Check = lambda text, before: len(text)
     starts_with_letters: bool = False
-
-
-def is_bank_card(text: str) -> bool:
-    """13 to 19 digits whose last makes the sum of Luhn's rule a multiple of ten."""
-    digits = [int(character) for character in text if character.isdigit()]
-    if not 13 <= len(digits) <= 19 or len(set(digits)) == 1:
-        return False
-    doubled = (digit * 2 for digit in digits[-2::-2])
-    return (sum(digits[-1::-2]) + sum(digit // 10 + digit % 10 for digit in doubled)) % 10 == 0
-
-
-def is_chinese_id(text: str) -> bool:
-    """18 characters: region, a date of birth that exists, a serial number, and GB 11643's check character."""
-    characters = [character for character in text if character.isalnum()]
-    year, month, day = ("".join(characters[first:last]) for first, last in ((6, 10), (10, 12), (12, 14)))
-    try:
-        date(int(year), int(month), int(day))
-    except ValueError:
-        return False
-    total = sum(int(character) * pow(2, 17 - place, 11) for place, character in enumerate(characters[:17]))
-    return "10X98765432"[total % 11] == characters[17].upper()
-
-
-def _is_phone(text: str) -> bool:
-    digits = sum(map(str.isdigit, text))
-    return digits >= 8 and digits <= (15 if text.startswith("+") else 16)
 
 
 KINDS: dict[str, Kind] = {
     "email": Kind(
         [[("A-Za-z0-9", 1, 1), (r"A-Za-z0-9._%+\-", 0, 63), ("@", 1, 1), ("A-Za-z0-9", 1, 1),
           (r"A-Za-z0-9.\-", 0, 252), (".", 1, 1), ("A-Za-z", 2, 24)]],
+        check=pii_checks.email,
         before="",  # of a longer run before the @, the last 64 characters are the address
     ),
     "phone": Kind(
@@ -90,17 +68,18 @@ KINDS: dict[str, Kind] = {
             _CHINESE_MOBILE,
             [*_literal("(0"), _digits(2, 3), *_literal(")"), _maybe(_GAP), _digits(7, 8)],
             [*_literal("0"), _digits(2, 3), ("-", 1, 1), _digits(7, 8)],
+            [*_literal("0"), _digits(1, 3), ("-", 1, 1), _digits(3, 4), ("-", 1, 1), _digits(4)],  # Japan, Korea
             *_INTERNATIONAL,
             [("(", 1, 1), ("2-9", 1, 1), _digits(2), (")", 1, 1), _maybe(_GAP), *_AMERICAN_TAIL],
             [("2-9", 1, 1), _digits(2), (" .-", 1, 1), *_AMERICAN_TAIL],
         ],
-        before=r"(?<![0-9A-Za-z+])",
-        check=_is_phone,
+        before=r"(?<![0-9A-Za-z+])(?<![0-9][.,])",
+        check=pii_checks.phone,
     ),
     "cn_id": Kind(
-        [[("1-9", 1, 1), _digits(5), _maybe(_GAP), ("12", 1, 1), _digits(7), _maybe(_GAP), _digits(3),
+        [[("1-9", 1, 1), _digits(5), _maybe(_GAP), ("12", 1, 1), ("09", 1, 1), _digits(6), _maybe(_GAP), _digits(3),
           ("0-9Xx", 1, 1)]],
-        check=is_chinese_id,
+        check=pii_checks.chinese_id,
     ),
     "bank_card": Kind(
         [
@@ -108,7 +87,7 @@ KINDS: dict[str, Kind] = {
             [("2-6", 1, 1), _digits(3), *[(_GAP, 1, 1), _digits(4)] * 3, _maybe(_GAP), _maybe("0-9", 3)],
             [("3", 1, 1), _digits(3), (_GAP, 1, 1), _digits(6), (_GAP, 1, 1), _digits(5)],
         ],
-        check=is_bank_card,
+        check=pii_checks.bank_card,
     ),
     "api_key": Kind(
         [
@@ -125,6 +104,7 @@ KINDS: dict[str, Kind] = {
             [*_literal("npm_"), (_PLAIN_KEY, 36, 36)],
             [*_literal("eyJ"), (_KEY, 8, 200), *_literal(".eyJ"), (_KEY, 8, 400), (".", 1, 1), (_KEY, 8, 200)],
         ],
+        check=pii_checks.api_key,
         after="",  # of a longer one, as much as is known to be a key
         starts_with_letters=True,
     ),
@@ -160,7 +140,7 @@ class Compiled(NamedTuple):
     hint: re.Pattern[str]  # without it there is neither a match nor a beginning; several times faster to look for
     whole: re.Pattern[str]
     beginning: re.Pattern[str]
-    check: Callable[[str], bool]
+    check: Check
 
 
 def compiled(kind: Kind) -> Compiled:

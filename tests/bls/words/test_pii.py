@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bls.words import pii_kinds
+from bls.paths import ROOT
+from bls.safety.mask import personal_spans
+from bls.words import pii_checks, pii_kinds
 from bls.words.candidates import Match
 from bls.words.compiler import compile_lists
 from bls.words.lists import Category, WordLists
@@ -136,10 +138,10 @@ def test_what_is_held_is_bounded_by_the_longest_pattern(kind):
 
 
 def test_check_digits():
-    assert pii_kinds.is_bank_card("4111 1111 1111 1111")
-    assert not pii_kinds.is_bank_card("4111 1111 1111 1112")
-    assert pii_kinds.is_chinese_id("11010519491231002X")
-    assert not pii_kinds.is_chinese_id("110105194912310021")
+    assert pii_checks.bank_card("4111 1111 1111 1111", "")
+    assert not pii_checks.bank_card("4111 1111 1111 1112", "")
+    assert pii_checks.chinese_id("11010519491231002X", "")
+    assert not pii_checks.chinese_id("110105194912310021", "")
 
 
 @pytest.fixture
@@ -155,9 +157,9 @@ def table_of(tmp_path):
 
 def test_one_filter_does_words_and_personal_data(table_of):
     table = table_of({"email": ("replace", "<mail>"), "phone": ("mask", ""), "api_key": ("monitor", "")})
-    text = "法轮 a@b.com 13812345678 sk-aaaaaaaaaaaaaaaaaaaaaaaa!"
+    text = "法轮 a@b.com 13812345678 sk-aB3daB3daB3daB3daB3daB3d!"
     out, hits = filter_text(table, text)
-    assert out == "** <mail> *********** sk-aaaaaaaaaaaaaaaaaaaaaaaa!"
+    assert out == "** <mail> *********** sk-aB3daB3daB3daB3daB3daB3d!"
     assert [hit.category for hit in hits] == ["words", "email", "phone", "api_key"]
 
 
@@ -203,3 +205,32 @@ def test_personal_data_behind_a_terminating_word_changes_nothing_however_the_tex
         stream = WordFilter(table)
         results.append(("".join([*map(stream.push, pieces), stream.finish()]), stream.hits, stream.terminated))
     assert results[0] == results[1] == results[2]
+
+
+def test_nearly_all_numbers_of_standards_are_told_from_other_numbers():
+    """The set and its sources are in tests/data/personal_numbers.tsv; docs/words.md has the table."""
+    lines = (ROOT / "tests" / "data" / "personal_numbers.tsv").read_text(encoding="utf-8").splitlines()
+    rows = [line.split("\t") for line in lines if not line.startswith("#")]
+    assert len(rows) >= 400
+    found = {text: {span.name for span in personal_spans(text, KINDS, {})} for _, text, _ in rows}
+    for wanted in KINDS:
+        right = sum(wanted in found[text] for kind, text, _ in rows if kind == wanted)
+        wrong = sum(wanted in found[text] for kind, text, _ in rows if kind != wanted)
+        assert right >= 0.95 * sum(kind == wanted for kind, _, _ in rows), wanted
+        assert wrong <= 0.02 * right, wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "phones"),
+    [
+        ("call +44 20 7946 0958 2 times", ["+44 20 7946 0958"]),
+        ("my cell is 415 555 2671", ["415 555 2671"]),
+        ("415 555 2671", []),
+        ("+1.4142135623", []),
+        ("0.13812345678", []),
+        ("price 13812345678", ["13812345678"]),
+    ],
+)
+def test_a_number_is_a_phone_only_where_it_is_written_like_one(text, phones):
+    for pieces in ([text], list(text)):
+        assert [text[start:end] for kind, start, end in found_in(pieces) if kind == "phone"] == phones

@@ -46,6 +46,7 @@ class Parts:
     safety: PromptSafety | None
     accumulate: bool
     routing: Routing
+    hides_cut_words: bool
 
 
 class Answer(Iterator[Reply]):
@@ -185,7 +186,7 @@ class Answer(Iterator[Reply]):
         if text.is_filtered:
             entry.tokens_saved = max_tokens - entry.output_tokens
         if not entry.is_broken:  # Else what is held may be the beginning of what no client may see.
-            text.finish()
+            text.finish(is_cut=self._parts.hides_cut_words and self._is_cut)
         entry.finish = self._finish_reason(text)
         last = text.take(entry.finish)
         yield last if entry.pieces or last.text else last._replace(empty_because=self._why_empty())
@@ -213,6 +214,11 @@ class Answer(Iterator[Reply]):
             entry.is_broken = True
             logging.warning(f"request id={entry.request_id[:64]!r}: {error}")
             return None
+
+    @property
+    def _is_cut(self) -> bool:
+        """Whether the engine had more to say."""
+        return self._entry.output_tokens >= self._request.max_tokens or bool(self._watch.outcome)
 
     def _finish_reason(self, text: AnswerText) -> str:
         if text.is_filtered:

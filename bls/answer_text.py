@@ -68,14 +68,14 @@ class AnswerText:
         if log_probs:
             self._log_probs.append(log_probs)
 
-    def finish(self) -> None:
-        """No id follows: what was held back comes out, unless a word ended the text."""
+    def finish(self, is_cut: bool = False) -> None:
+        """No id follows: what was held back comes out, unless a word ended the text; see the filter for `is_cut`."""
         if self.stopped_by is None:
             self._text += self._passed(self._unstopped(self._decoder.finish()))
             if self._words is not None:
                 self._text += self._passed(self._words.finish())
         if self._filter is not None:
-            self._text += self._filter.finish()
+            self._text += self._filter.finish(is_cut)
 
     def take(self, finish_reason: str = "", *, is_first: bool = False) -> Reply:
         """What has gathered since the last piece; with `finish_reason` it is the last one."""

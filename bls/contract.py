@@ -48,6 +48,7 @@ def _tensors(table: str) -> tuple[Tensor, ...]:
     return tuple(tensors)
 
 
+GREEDY_BELOW = 1e-6  # A temperature or top_p that leaves only the likeliest token, whose share is always greater.
 ENGINE_PREFIX = "tensorrt_llm_"  # then the tier: see tiers.py
 SMALL = ENGINE_PREFIX + "small"
 LARGE = ENGINE_PREFIX + "large"

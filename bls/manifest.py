@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bls import template_values
+from bls.paths import home
 
 FILE_NAME = "engine.json"
 TABLE_FILE_NAME = "token_bytes.bin"
@@ -119,4 +120,4 @@ def load(folder: Path) -> Manifest:
 
 def built_folder(model_repository: Path, tier: str) -> Path:
     """Where the engine of a tier ("small", "large") lies, seen from the model repository."""
-    return model_repository.parent / "engines" / "built" / tier
+    return home(model_repository) / "engines" / "built" / tier

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bls.arrays import Array
-from bls.contract import ROUTER_CONTRACT
+from bls.arrays import Array, int32
+from bls.contract import GREEDY_BELOW, ROUTER_CONTRACT
 from bls.errors import BadRequest
 from bls.reply import LOG_PROBS, UNASKED_FOR
 from bls.request_fields import Fields, with_todays_names
@@ -158,7 +158,7 @@ def parse(
         bad_words=fields.words("bad_words"),
         end_id=fields.integer("end_id"),
         pad_id=fields.integer("pad_id"),
-        sampling={ours: fields.single(name).reshape(1, 1) for name, ours in _TO_ENGINE.items() if name in tensors},
+        sampling=_sampling(fields, tensors),
         outputs=_outputs(fields, requested),
         timeout_seconds=timeout_seconds(parameters, timeout_us),
         tenant=name_in(parameters, "tenant"),
@@ -183,6 +183,16 @@ def _max_tokens(fields: Fields, default: int | None) -> int:
     if max_tokens < 1 and max_tokens != WHAT_FITS:
         raise BadRequest(f"max_tokens is {max_tokens}; it must be a single value > 0")
     return max_tokens
+
+
+def _sampling(fields: Fields, tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """As it came, but for what no engine can tell from greedy: top_k 1 is how all of them understand that."""
+    found = {ours: fields.single(name).reshape(1, 1) for name, ours in _TO_ENGINE.items() if name in tensors}
+    for name in ("temperature", "runtime_top_p"):
+        if name in found and 0 <= found[name].flat[0] < GREEDY_BELOW:
+            del found[name]
+            found["runtime_top_k"] = int32(1)
+    return found
 
 
 def _outputs(fields: Fields, requested: frozenset[str]) -> frozenset[str]:

@@ -20,7 +20,8 @@ class Router:
     """Answers requests, one at a time. `accumulate`: each piece holds the whole text so far.
 
     A request goes by the word lists and the policy that are the newest at its start. Without `words` no answer is
-    filtered, without `safety` no prompt is judged, without `routing` the shipped policy decides.
+    filtered, without `safety` no prompt is judged, without `routing` the shipped policy decides. `hides_cut_words`: an
+    answer that is cut off inside a listed word doesn't show its head.
     """
 
     def __init__(
@@ -32,8 +33,10 @@ class Router:
         safety: PromptSafety | None = None,
         accumulate: bool = False,
         routing: Routing | None = None,
+        hides_cut_words: bool = True,
     ) -> None:
-        self._parts = Parts(models, engines, metrics, words, safety, accumulate, routing or Routing())
+        decides = routing or Routing()
+        self._parts = Parts(models, engines, metrics, words, safety, accumulate, decides, hides_cut_words)
         request_log.declare(metrics)
         shadow.declare(metrics)
 

@@ -1,7 +1,8 @@
-"""Checks, explains, compares and replays routing policies, without a server.
+"""Checks, explains, compares and replays routing policies; only `status` needs a server.
 
 scripts/policy check [file]                       what saving the file while the server runs would say
 scripts/policy explain "prompt" [options]         the decision for a prompt, its tokens counted; no engine runs
+scripts/policy status                             which version a running server decides by, and why not the file's
 scripts/policy diff old.py new.py                 numbers that differ, and who of many made-up prompts moves
 scripts/policy replay decisions.jsonl             recorded decisions made again: all are the same, or it says which
 scripts/policy replay decisions.jsonl --policy new.py     who would move, be refused, and what it would cost
@@ -25,18 +26,19 @@ from bls.routing import clock
 from bls.routing.check import check, check_apart
 from bls.routing.decision import Decision, Prompt, State, TierState
 from bls.routing.old_names import old_names
-from bls.routing.policy_file import SHIPPED, Policy, read_source
-from bls.routing.settings import BadPolicy
+from bls.routing.policy_file import SHIPPED, Policy, load_policy, read_source
+from bls.routing.settings import BadExample, BadPolicy
 from bls.routing.trials import trials
 from bls.tiers import is_engine, tier_of
 from scripts.policy_changes import Changes, replayed
+from scripts.policy_status import status
 
 TRIALS = 5000
 
 
 def main(arguments: list[str]) -> int:
     options = parsed(arguments)
-    verbs = {"check": check_file, "explain": explain, "diff": diff, "replay": replay}
+    verbs = {"check": check_file, "explain": explain, "diff": diff, "replay": replay, "status": status}
     try:
         return verbs[options.verb](options)
     except BadPolicy as bad:
@@ -77,6 +79,11 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     one.add_argument("decisions", type=Path)
     one.add_argument("--policy", type=Path, default=SHIPPED, metavar="FILE")
     one.add_argument("--json", action="store_true")
+    one = verbs.add_parser("status", help="show which version a running server decides by")
+    one.add_argument("file", type=Path, nargs="?", default=SHIPPED)
+    one.add_argument("--host", default="127.0.0.1")
+    one.add_argument("--metrics-port", type=int, default=8002, metavar="N")
+    one.add_argument("--json", action="store_true")
     return parser.parse_args(arguments)
 
 
@@ -85,6 +92,15 @@ def checked(path: Path) -> Policy:
     source = read_source(path)
     check_apart(path, source)
     return check(path, source)
+
+
+def compared(path: Path) -> Policy:
+    """The same, but for examples that do not hold: whoever compares has just changed what they say."""
+    try:
+        return checked(path)
+    except BadExample as bad:
+        print(f"warning: the server would refuse it: {bad}", file=sys.stderr)
+        return load_policy(path)
 
 
 def check_file(options: argparse.Namespace) -> int:
@@ -193,7 +209,7 @@ def _flag(value: str) -> bool:
 
 
 def diff(options: argparse.Namespace) -> int:
-    old, new = checked(options.old), checked(options.new)
+    old, new = compared(options.old), compared(options.new)
     numbers = {
         field.name.upper(): (getattr(old.settings, field.name), getattr(new.settings, field.name))
         for field in fields(old.settings)
@@ -222,7 +238,7 @@ def _decided(policy: Policy, prompt: Prompt, state: State) -> Decision:
 
 
 def replay(options: argparse.Namespace) -> int:
-    changes = replayed(options.decisions, checked(options.policy))
+    changes = replayed(options.decisions, compared(options.policy))
     print(json.dumps(changes.as_json()) if options.json else changes.for_people("recorded decisions"))
     return 1 if changes.moved else 0
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bls.errors import BadRequest
 from bls.paths import WORDS
-from bls.policy import SAFETY
+from bls.routing.policy_file import SHIPPED, load_policy
 from bls.safety.judge import PromptSafety, Verdict
 from bls.safety.settings import Safety
 from bls.words import lists
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
             compile_lists(lists.read(options.folder), target)
             safety = PromptSafety(NewestTable(target))
             text, messages = ("", options.text) if options.chat else (options.text, "")
-            table = without_classifier(SAFETY)
+            table = without_classifier(load_policy(SHIPPED).settings.safety)
             # A process's first prompt takes longer than all others.
             safety.judge(table, text, messages, not options.plain, options.tenant)
             verdict = safety.judge(table, text, messages, not options.plain, options.tenant)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from bls.paths import ROOT
+from bls.paths import MODEL_REPOSITORY, ROOT
 from scripts.environment import Environment, SetupFailed, explain
 from scripts.host import preflight, shared_memory
 from scripts.host.interruption import Interrupted, interruptible
@@ -81,7 +81,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument(
         "--ready-port", type=int, metavar="N", help="port for GET /ready, which gives 200 while every model is ready"
     )
-    parser.add_argument("--model-repository", type=Path, default=ROOT / "model_repository", metavar="DIR")
+    parser.add_argument("--model-repository", type=Path, default=MODEL_REPOSITORY, metavar="DIR")
     parser.add_argument(
         "--skip-model", action="append", default=[], metavar="NAME", help="leave this model out; repeatable"
     )

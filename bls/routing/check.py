@@ -19,16 +19,18 @@ from typing import Any
 
 from bls.paths import MODEL_REPOSITORY, ROOT
 from bls.routing import clock
-from bls.routing.decision import Decision, Prompt, State
+from bls.routing.decision import Decision, Example, Prompt, State
 from bls.routing.decision_json import prompt_to_json, state_to_json
+from bls.routing.example_edit import edit
 from bls.routing.policy_file import Policy, line_in, load_policy
-from bls.routing.settings import BadPolicy
+from bls.routing.settings import BadExample, BadPolicy
 from bls.routing.trials import trials
 from bls.tiers import engine_models
 
 TRIALS = 400
 CPU_SECONDS = 2  # It takes a tenth of a second; what takes so much longer is a loop.
 WALL_SECONDS = 10  # For one that sleeps or waits. A busy machine may need long for little.
+START_SECONDS = 60  # Until it measures its own time: 40 processes that start together on two cores took a Python 15.
 MEMORY_BYTES = 1 << 30
 MAX_REASONS = 50  # Each is a series of the metrics.
 
@@ -53,18 +55,18 @@ def check_apart(path: Path, source: bytes, repository: Path = MODEL_REPOSITORY) 
             stderr=subprocess.DEVNULL,
             env=environment,
             cwd=ROOT,
-            timeout=WALL_SECONDS + 5,
+            timeout=WALL_SECONDS + START_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise BadPolicy(path, 0, f"it is not checked after {WALL_SECONDS} seconds") from None
+        raise BadPolicy(path, 0, f"it is not checked after {WALL_SECONDS + START_SECONDS} seconds") from None
     try:
         verdict = json.loads(ran.stdout)
     except ValueError:
         how = f"signal {-ran.returncode}" if ran.returncode < 0 else f"status {ran.returncode}"
         raise BadPolicy(path, 0, f"the process that checked it ended with {how}; it may loop or call exit") from None
     if verdict["problem"]:
-        raise BadPolicy(path, verdict["line"], verdict["problem"])
+        raise (BadExample if verdict["is_example"] else BadPolicy)(path, verdict["line"], verdict["problem"])
 
 
 def check(path: Path, source: bytes | None = None, repository: Path = MODEL_REPOSITORY) -> Policy:
@@ -73,19 +75,25 @@ def check(path: Path, source: bytes | None = None, repository: Path = MODEL_REPO
     strange = [model for model in policy.settings.models if model not in known]
     if strange:
         raise BadPolicy(path, 0, f"TIERS: {strange[0]!r} is no engine of this server: {', '.join(known)}")
-    for example in policy.settings.examples:
-        decision = _answer(policy, example.prompt, example.state)
-        if decision != example.expected:
-            wanted, got = (f"{each.model}, {each.reason}" for each in (example.expected, decision))
-            problem = f"EXAMPLES: expected {wanted}; choose says {got} (line {decision.line}){_clock_hint(policy)}"
-            raise BadPolicy(path, example.expected.line, problem)
     reasons = set()
     for prompt, state in trials(policy.settings.models, TRIALS):
         decision = _answer(policy, prompt, state)
         reasons.add(decision.reason)
         if len(reasons) > MAX_REASONS:
             raise BadPolicy(path, decision.line, f"choose has more than {MAX_REASONS} different reasons")
+    for example in policy.settings.examples:
+        _check_example(policy, example)
     return policy
+
+
+def _check_example(policy: Policy, example: Example) -> None:
+    decision = _answer(policy, example.prompt, example.state)
+    if decision == example.expected:
+        return
+    wanted, got = (f"{each.model}, {each.reason}" for each in (example.expected, decision))
+    line = example.expected.line
+    problem = f"EXAMPLES: expected {wanted}; choose says {got} (line {decision.line}){_clock_hint(policy)}"
+    raise BadExample(policy.path, line, f"{problem}; if you mean that, line {line}: {edit(policy, example, decision)}")
 
 
 def _answer(policy: Policy, prompt: Prompt, state: State) -> Decision:
@@ -147,15 +155,15 @@ def main(path: Path, repository: Path) -> None:
     source = sys.stdin.buffer.read()
     verdict_file = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     sys.stdout = sys.stderr  # What a policy prints must not be taken for the verdict.
-    line, problem = 0, ""
+    line, problem, is_example = 0, "", False
     _limit()
     try:
         check(path, source, repository)
     except BadPolicy as bad:
-        line, problem = bad.line, bad.problem
+        line, problem, is_example = bad.line, bad.problem, isinstance(bad, BadExample)
     except _TooLong as error:
         line, problem = line_in(path, error), "it takes too long: is this a loop that never ends?"
-    verdict_file.write(json.dumps({"line": line, "problem": problem}))
+    verdict_file.write(json.dumps({"line": line, "problem": problem, "is_example": is_example}))
     verdict_file.close()
 
 

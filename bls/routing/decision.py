@@ -73,6 +73,7 @@ class Prompt:
     wanted: str = ""
     parameters: Mapping[str, Any] = field(default_factory=_nothing)
     key: str = ""
+    among: tuple[str, ...] | None = None  # of an example: the shares that it is among, whatever its key
 
     def fits(self, model: str) -> bool:
         """Whether prompt and requested answer stay within the model's context."""
@@ -101,6 +102,8 @@ class Prompt:
         out in every process, and when decisions are replayed."""
         if share <= 0:
             return False
+        if self.among is not None:
+            return name in self.among
         digest = blake2b(f"{name}\0{self.key}".encode("utf-8", "replace"), digest_size=7).digest()
         return int.from_bytes(digest, "big") < share * 2**56
 
@@ -146,7 +149,7 @@ class Decision:
     """The engine model that answers, and one word why: the same in the response, the log and the metrics.
 
     The rest is filled in: the line of the policy that made it, the policy's version, why each other model was not
-    taken, the token counts by model and what was counted.
+    taken, the token counts by model, what was counted, and why a newer version of the file did not decide.
     """
 
     model: str
@@ -156,6 +159,7 @@ class Decision:
     rejected: Mapping[str, str] = field(default_factory=_nothing, compare=False)
     tokens: Mapping[str, int] = field(default_factory=_nothing, compare=False)
     counted: str = field(default="", compare=False)
+    refused_edit: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if self.line < 0:  # Whoever wrote `Decision(...)`: frame 1 is the dataclass's __init__.
@@ -180,6 +184,7 @@ class Decision:
             "rejected": dict(self.rejected),
             "tokens": dict(self.tokens),
             "counted": self.counted,
+            **({"refused_edit": self.refused_edit} if self.refused_edit else {}),
         }
 
 
@@ -212,12 +217,13 @@ def example(
     now: str | datetime = clock.NOON,
     **rest: Any,
 ) -> Example:
-    """What the policy must say to a prompt of so many tokens for every model, in contexts of 8,192 but for those named.
+    """What the policy must say to a prompt of so many tokens for every model, in contexts that hold it (or as given).
 
     `now` is a time in the policy's zone, "2026-01-05 22:30" or "22:30" of that Monday. Any other field of Prompt may be
-    given by name.
+    given by name. It is among no share of `is_among` but those that `among` names.
     """
-    all_contexts = Everywhere(8192)
+    all_contexts = Everywhere(max(8192, tokens + max_tokens))
     all_contexts.update(contexts)
-    prompt = Prompt(Everywhere(tokens), all_contexts, max_tokens, **with_new_names(rest))
+    rest = {"among": (), **with_new_names(rest)}
+    prompt = Prompt(Everywhere(tokens), all_contexts, max_tokens, **rest)
     return Example(prompt, State(state, clock.read(now)), expected)

@@ -30,7 +30,11 @@ class Recorded:
     outcome: Mapping[str, Any]
 
     def line(self) -> bytes:
-        made = {name: value for name, value in self.decision.as_json().items() if name not in ("tokens", "counted")}
+        made = {
+            name: value
+            for name, value in self.decision.as_json().items()
+            if name not in ("tokens", "counted", "refused_edit")
+        }
         whole = {
             "time": round(time.time(), 3),
             "prompt": prompt_to_json(self.prompt),

@@ -5,22 +5,33 @@ from __future__ import annotations
 import ast
 import hashlib
 import logging
+import os
 import traceback
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bls.paths import ROOT
+from bls.paths import ROOT, home
 from bls.routing import clock
 from bls.routing.decision import NO_MODEL, Decision, Prompt, State
 from bls.routing.settings import BadPolicy, Settings, read_settings
 
-SHIPPED = ROOT / "bls" / "policy.py"
+VARIABLE = "LLM_ROUTER_POLICY"  # names another file, for whoever keeps it outside of what is served
+SHIPPED = Path(os.environ.get(VARIABLE) or ROOT / "bls" / "policy.py")
 MAX_BYTES = 64 * 1024
 POLICY_ERROR = "policy_error"
 
 Choose = Callable[[Prompt, State], Decision]
 Guard = Callable[[Choose, Prompt, State], Decision]  # Calls the first with the others, and ends it if it stalls.
+
+
+def path_of(repository: Path, named: str, variable: str) -> Path:
+    """The policy file of a server: what llm_router's parameter `policy_file` names, or VARIABLE, or the code's own."""
+    files = home(repository)
+    if named:
+        return files / named
+    own = files / "bls" / "policy.py"
+    return Path(variable) if variable else own if own.parent.is_dir() else SHIPPED
 
 
 def version_of(source: bytes) -> str:
@@ -81,6 +92,7 @@ class Policy:
     source: bytes
     settings: Settings
     choose: Choose
+    refused_edit: str = ""  # why the file, which was edited since, does not decide
 
     def decide(self, prompt: Prompt, state: State, guard: Guard = unguarded) -> Decision:
         """What the policy says, completed; a policy that raises, stalls or names no model is a `policy_error`."""
@@ -139,6 +151,7 @@ class Policy:
             {model: _why_not(model, decision, prompt, state) for model in models if model != decision.model},
             {model: prompt.tokens[model] for model in models},
             prompt.counted,
+            self.refused_edit,
         )
 
 

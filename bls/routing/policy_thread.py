@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from bls.routing.engine_health import STALE_SECONDS, EngineHealth
+from bls.routing.policy_file import Policy
 from bls.routing.reload import LOOK_SECONDS, Policies
 from bls.routing.shadow_policy import ShadowPolicy
 
@@ -15,18 +16,18 @@ _IDLE_SECONDS = 5.0  # Without a request for so long nobody needs a fresh state.
 
 
 class PolicyThread:
-    """Runs from when it is made until `close`. `show` is told after each look which version decides."""
+    """Runs from when it is made until `close`. `show` is told after each look, to say which version decides."""
 
     def __init__(
         self,
         policies: Policies,
         health: EngineHealth,
         shadow: ShadowPolicy,
-        show: Callable[[str], None] = lambda version: None,
+        show: Callable[[Policy], None] = lambda policy: None,
     ) -> None:
         self._policies = policies
         self._show = show
-        show(policies.current.version)
+        show(policies.current)
         self._shadow = shadow
         self._health = health
         self._closed = threading.Event()
@@ -42,7 +43,7 @@ class PolicyThread:
         while not self._closed.wait(min(pause, STALE_SECONDS)):
             try:
                 pause = self._policies.look()
-                self._show(self._policies.current.version)
+                self._show(self._policies.current)
                 self._shadow.look(self._policies.current.settings)
                 if time.monotonic() - self._health.used_at < _IDLE_SECONDS:
                     self._health.refresh(self._policies.current.settings)

@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -54,12 +55,14 @@ class Policies:
         if 0 <= age < SOON_SECONDS:  # An editor may be at it.
             return SOON_SECONDS
         file = PolicySource(self._path, seen)
+        problem: str | None = ""
         if file.version != self.current.version:
             problem = self._verdict(file)
             if problem is None:
                 return SOON_SECONDS
             if not problem:
                 self.current = load_policy(self._path, file.source)
+        self.current = replace(self.current, refused_edit=self._told(problem or ""))
         self._seen = seen
         return LOOK_SECONDS
 
@@ -97,7 +100,11 @@ class Policies:
         if policy is None:
             raise RuntimeError(f"there is no good policy: {problem}")
         logging.error(f"the last good policy, {policy.version}, serves instead of {problem}")
-        return policy
+        return replace(policy, refused_edit=self._told(problem))
+
+    def _told(self, problem: str) -> str:
+        """For clients, who need not know where the file lies."""
+        return problem.replace(str(self._path), self._path.name)
 
     def _last_good(self) -> Policy | None:
         source = base64.b64decode(self._verdicts.read(_LAST_GOOD))

@@ -6,11 +6,12 @@ import os
 from functools import partial
 from pathlib import Path
 
+from bls.paths import home
 from bls.ports import Metrics
 from bls.routing.admission import Admission
 from bls.routing.check import check_apart
 from bls.routing.engine_health import EngineHealth
-from bls.routing.policy_file import SHIPPED
+from bls.routing.policy_file import VARIABLE, Policy, path_of
 from bls.routing.policy_thread import PolicyThread
 from bls.routing.reload import Policies
 from bls.routing.route import Routing
@@ -21,6 +22,7 @@ from bls.routing.verdicts import Verdicts
 
 POLICY_RELOADS = "llm_router_policy_reloads_total"
 POLICY_IN_FORCE = "llm_router_policy_in_force"
+POLICY_REFUSED = "llm_router_policy_refused"
 BREAKERS_OPENED = "llm_router_breakers_opened_total"
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -51,20 +53,24 @@ class PolicyService:
         metrics.declare(
             POLICY_IN_FORCE, "GAUGE", "The version of the policy that decides, its hexadecimal digits as a number"
         )
+        metrics.declare(
+            POLICY_REFUSED, "GAUGE", "1 while the policy file, as it stands, is refused and an earlier version decides"
+        )
         metrics.declare(BREAKERS_OPENED, "COUNTER", "Times that an engine was left alone since it failed too often")
         for outcome in ("taken", "refused"):  # Shown as 0 before the first one: else no alert could see the first.
             metrics.add(POLICY_RELOADS, 0, outcome=outcome)
-        path = repository.parent / policy_file if policy_file else SHIPPED
+        files = home(repository)
+        path = path_of(repository, policy_file, os.environ.get(VARIABLE, ""))
         table = SharedTable(table_path())
         verdicts = Verdicts(table, partial(check_apart, repository=repository))
         policies = Policies(
-            path, verdicts, repository.parent / "logs", lambda outcome: metrics.add(POLICY_RELOADS, outcome=outcome)
+            path, verdicts, files / "logs", lambda outcome: metrics.add(POLICY_RELOADS, outcome=outcome)
         )
         for model in policies.current.settings.models:
             metrics.add(BREAKERS_OPENED, 0, model=model)
         health = EngineHealth(table, opened=lambda model: metrics.add(BREAKERS_OPENED, model=model))
         shadow = ShadowPolicy(path.parent, verdicts)
-        log = repository.parent / "logs" / "decisions.jsonl"
+        log = files / "logs" / "decisions.jsonl"
         self.routing = Routing(policies, health, TimeLimit(), log, shadow, Admission(table, instances))
         self._thread = PolicyThread(policies, health, shadow, _InForce(metrics).show)
 
@@ -81,12 +87,19 @@ class _InForce:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._shown = ""
+        self._shown = ("", False)
 
-    def show(self, version: str) -> None:
-        if version != self._shown:
-            self._metrics.set(POLICY_IN_FORCE, in_force_value(version))
-            self._shown = version
+    def show(self, policy: Policy) -> None:
+        shown = (policy.version, bool(policy.refused_edit))
+        if shown != self._shown:
+            self._metrics.set(POLICY_IN_FORCE, in_force_value(shown[0]))
+            self._metrics.set(POLICY_REFUSED, float(shown[1]))
+            self._shown = shown
+
+
+def version_in_force(value: float) -> str:
+    """The version that the metric's value stands for."""
+    return f"{int(value):012x}"
 
 
 def in_force_value(version: str) -> int:

@@ -27,6 +27,10 @@ class BadPolicy(Exception):
         super().__init__(f"{path}:{line}: {self.problem}" if line else f"{path}: {self.problem}")
 
 
+class BadExample(BadPolicy):
+    """An example does not hold; nothing else is wrong with the policy."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """The policy's numbers, by the file's own names in lower case; docs/policy.md explains each."""

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+_INSTRUCTIONS = {
+    "en": "I can't change or reveal the instructions I work by. Is there something else that I can help with?",
+    "zh": "我无法更改或透露我所遵循的指令。还有其他可以帮您的吗？",
+}
+
+_FAMILIES = ("encoded", "injection", "jailbreak", "leak", "template")  # of words/patterns
+
 # By reason or, for all of a check's reasons, by its name. {found} and {limit} are the numbers of `too_long` and
-# `too_many_messages`. A word list with a `text` that ends answers says that instead of "words".
+# `too_many_messages`. A word list with a `text` that ends answers says that instead of "words". A family of patterns of
+# your own says "default" until the policy has a text for it: Safety(..., replies={"prompt_<family>": {"en": "..."}}).
 REPLIES: Mapping[str, Mapping[str, str]] = {
     "default": {"en": "I'm sorry, but I can't help with that.", "zh": "抱歉，我无法协助处理这个请求。"},
     "too_long": {
@@ -20,10 +28,7 @@ REPLIES: Mapping[str, Mapping[str, str]] = {
         "en": "Your message repeats itself too often. Please shorten it.",
         "zh": "您的消息重复内容过多，请精简后重试。",
     },
-    "patterns": {
-        "en": "I can't change or reveal the instructions I work by. Is there something else that I can help with?",
-        "zh": "我无法更改或透露我所遵循的指令。还有其他可以帮您的吗？",
-    },
+    **{f"prompt_{family}": _INSTRUCTIONS for family in _FAMILIES},
     "hidden": {
         "en": "I can't follow instructions that are hidden in a message. Please write them in plain text.",
         "zh": "我无法执行隐藏在消息中的指令，请使用明文。",

@@ -233,8 +233,9 @@ class Safety:
         return self.trusted_roles if is_trusted else ()
 
     def reply(self, names: tuple[str, ...], is_chinese: bool, found: str = "", limit: str = "") -> str:
-        """What a client is told, by the first of `names` that has a text."""
-        texts = next((self.replies[name] for name in (*names, "default") if name in self.replies), REPLIES["default"])
+        """What a client is told, by the first of `names` that has a text: one of yours, or else a shipped one."""
+        tables = (self.replies, REPLIES)
+        texts = next(table[name] for table in tables for name in (*names, "default") if name in table)
         return texts.get("zh" if is_chinese else "en", texts["en"]).format(found=found, limit=limit)
 
 

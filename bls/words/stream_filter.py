@@ -86,12 +86,25 @@ class WordFilter:
         self._text += text
         return self._out(decided)
 
-    def finish(self) -> str:
-        """The rest, at the end of the stream."""
+    def finish(self, is_cut: bool = False) -> str:
+        """The rest, at the end of the stream; if its text was cut off, without the head of a word to be hidden."""
         if self.terminated:
             return ""
-        decided = [match for matcher in (self._first, *self._others) for match in matcher.finish()]
-        return self._out(decided)
+        matchers = (self._first, *self._others)
+        heads = [matcher.undecided(self._base)[0] for matcher in matchers if isinstance(matcher, WordMatcher)]
+        decided = [match for matcher in matchers for match in matcher.finish()]
+        return self._out_before(min(heads), decided) if is_cut and heads else self._out(decided)
+
+    def _out_before(self, head: int, decided: list[Match]) -> str:
+        """All but what lies behind raw position `head`, where a match reaches no further."""
+        if last := self._note(decided):
+            return self._end(last, head)
+        cut = head
+        for span in sorted(self._spans):
+            cut = max(cut, span.end) if span.start <= cut else cut
+        text = self._render(cut, cut)
+        self._text, self._spans = "", []
+        return text
 
     def _feed_all(self, text: str) -> list[Match]:
         """Feeds every matcher up to the character at which the first of them terminates, if one does."""

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bls.paths import home
 from bls.words.trie import ANYWHERE, AT_WORD_START, CLASS_BITS, ENDING_SHIFT
 
 log = logging.getLogger(__name__)
@@ -218,11 +219,11 @@ def _header(data: mmap.mmap) -> tuple[dict[str, Any], int]:
 
 
 def words_beside(repository: Path) -> NewestTable:
-    """The compiled lists of the words/ folder beside a model repository.
+    """The compiled lists of the words/ folder that belongs to a model repository.
 
     Raises BadWordTable: without a table that was good once nothing may be answered.
     """
-    newest = NewestTable(repository.parent / "words" / "compiled.bin")
+    newest = NewestTable(home(repository) / "words" / "compiled.bin")
     newest.table()
     return newest
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from bls.contract import GREEDY_BELOW
 from bls.errors import BadRequest
 from engines.worker.schema_rules import check_schema
 
@@ -35,9 +36,17 @@ class Guide:
             check_schema(self.text)
 
 
+PENALTIES = 1e-6, 1e6
+
+
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is chosen. `temperature` 0 means the likeliest one; `top_k` 0 and `top_p` 1 keep all."""
+    """How the next token is chosen. `temperature` 0 means the likeliest one; `top_k` 0 and `top_p` 1 keep all.
+
+    What 32-bit arithmetic can't do is done as what it can't be told from: below GREEDY_BELOW only the likeliest token
+    is left to draw (OpenVINO divides by the temperature, which overflows below 1e-38), and a penalty beyond PENALTIES
+    decides alone.
+    """
 
     temperature: float = 0.0
     top_k: int = 0
@@ -56,10 +65,12 @@ class Sampling:
             raise BadRequest(f"runtime_top_k is {self.top_k}; it must be at least 0")
         if not (math.isfinite(self.repetition_penalty) and self.repetition_penalty > 0):
             raise BadRequest(f"repetition_penalty is {self.repetition_penalty:g}; it must be a number above 0")
+        least, most = PENALTIES
+        object.__setattr__(self, "repetition_penalty", min(max(self.repetition_penalty, least), most))
 
     @property
     def is_greedy(self) -> bool:
-        return self.temperature == 0 or self.top_k == 1 or self.top_p == 0
+        return self.temperature < GREEDY_BELOW or self.top_k == 1 or self.top_p < GREEDY_BELOW
 
 
 def _check_range(name: str, value: float, least: float, most: float) -> None:

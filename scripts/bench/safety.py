@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bls.paths import WORDS
-from bls.policy import SAFETY
+from bls.routing.policy_file import SHIPPED, load_policy
 from bls.safety.judge import PromptSafety
 from bls.words import lists as word_list
 from bls.words.compiler import compile_lists
@@ -99,7 +99,7 @@ def prompts(text: str, length: int) -> list[str]:
 
 def measured(safety: PromptSafety, name: str, length: int, texts: list[str], seconds: float) -> dict[str, Any]:
     """Each prompt again and again: the whole verdict, and each check by the verdict's own clock."""
-    table = without_classifier(SAFETY)
+    table = without_classifier(load_policy(SHIPPED).settings.safety)
     for text in texts:
         safety.judge(table, text)  # what a process does in its first seconds: every character and word met once
     totals: list[float] = []

@@ -38,6 +38,13 @@ class ServerProcess:
         named = flag_value(self._arguments, "--model-repository") or flag_value(self._arguments, "--model-store")
         return Path(named) if named else None
 
+    def variable(self, name: str) -> str:
+        """Of its environment; "" where it is not set or may not be read."""
+        with suppress(OSError):
+            pairs = Path(f"/proc/{self.pid}/environ").read_bytes().decode(errors="replace").split("\0")
+            return dict(pair.partition("=")[::2] for pair in pairs).get(name, "")
+        return ""
+
     def config_file(self, model: str) -> str:
         """Where the model's config is edited."""
         if not self.repository:

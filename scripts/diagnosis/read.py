@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bls.contract import ROUTER
-from bls.routing.policy_file import SHIPPED, version_of
+from bls.routing.policy_file import VARIABLE, path_of, version_of
 from scripts.diagnosis import metrics_page, process
 from scripts.diagnosis.metrics_page import BadPage, Page
 from scripts.diagnosis.rules_models import NEVER_LOADED
@@ -119,7 +119,7 @@ class Reader:
         if ROUTER not in models or not self.process or not self.process.repository:
             return ""
         named = models[ROUTER].parameters.get("policy_file")
-        path = self.process.repository.parent / named if named else SHIPPED
+        path = path_of(self.process.repository, named or "", self.process.variable(VARIABLE))
         try:
             return version_of(path.read_bytes())
         except OSError:

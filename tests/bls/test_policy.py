@@ -1,12 +1,16 @@
 """The shipped rules, as the truth table that an operator would draw; and what a changed number does."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from bls import policy
 from bls.contract import LARGE, SMALL
+from bls.paths import ROOT
 from bls.routing.check import check
 from bls.routing.decision import Decision, Prompt, State, TierState
 from bls.routing.policy_file import SHIPPED, load_policy
+
+policy = load_policy(SHIPPED)
 
 
 def prompt(tokens=10, max_tokens=16, small_context=8192, large_context=8192, **rest):
@@ -15,13 +19,17 @@ def prompt(tokens=10, max_tokens=16, small_context=8192, large_context=8192, **r
 
 def with_numbers(**numbers):
     """The shipped policy with other numbers, as an operator would write them."""
+    return load_policy(SHIPPED, source_with(numbers))
+
+
+def source_with(numbers):
     lines = [
         f"{line.split(' = ')[0]} = {numbers[line.split(' = ')[0].split(':')[0]]!r}"
         if line.split(" = ")[0].split(":")[0] in numbers
         else line
         for line in SHIPPED.read_text().split("\n")
     ]
-    return load_policy(SHIPPED, "\n".join(lines).encode())
+    return "\n".join(lines).encode()
 
 
 @pytest.mark.parametrize(
@@ -44,8 +52,28 @@ def test_choose(given, decision):
     assert policy.choose(given) == decision
 
 
-def test_the_shipped_policy_passes_its_own_check():
-    assert check(SHIPPED).settings.models == (SMALL, LARGE)
+def test_the_policy_that_is_served_passes_its_own_check():
+    """The only test of your own edits."""
+    assert check(ROOT / "bls" / "policy.py").settings.models
+
+
+EDITS = {
+    "SMALL_MAX_PROMPT_TOKENS": st.integers(0, 100_000),
+    "SMALL_MAX_NEW_TOKENS": st.integers(0, 100_000),
+    "HARD_SCORE": st.floats(0.01, 1),
+    "HARD_SIGNALS": st.sampled_from([(), ("code",), ("hard", "maths", "advice")]),
+    "LARGE_MAX_IN_FLIGHT": st.integers(1, 1000),
+    "SHED_MAX_PROMPT_TOKENS": st.integers(0, 100_000),
+    "CLIENTS_MAY_CHOOSE": st.booleans(),
+    "TENANT_TIERS": st.sampled_from([{}, {"acme": LARGE}]),
+    "CANARY_SHARE": st.floats(0, 1),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.fixed_dictionaries({}, optional=EDITS))
+def test_a_changed_number_is_taken_without_a_change_of_the_examples(numbers):
+    check(SHIPPED, source_with(numbers))
 
 
 @pytest.mark.parametrize(

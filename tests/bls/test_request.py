@@ -229,3 +229,15 @@ def test_what_it_may_not_is_refused_by_name(parameters, complaint):
         read(parameters, max_tokens=5, apply_chat_template=True)
     with pytest.raises(BadRequest, match="has no effect: send messages, or apply_chat_template with text_input"):
         read({"enable_thinking": False}, max_tokens=5)
+
+
+@pytest.mark.parametrize("tiny", [{"temperature": 0.0}, {"temperature": 1e-40}, {"top_p": 1e-12, "temperature": 0.7}])
+def test_what_no_arithmetic_can_tell_from_greedy_goes_to_the_engine_as_greedy(tiny):
+    sampling = {name: array.item() for name, array in request(**tiny, seed=3).sampling.items()}
+    left = {"temperature": pytest.approx(0.7)} if "top_p" in tiny else {}
+    assert sampling == {"runtime_top_k": 1, "seed": 3, **left}
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.001, float("nan")])
+def test_other_temperatures_are_left_to_the_engine(value):
+    assert set(request(temperature=value).sampling) == {"temperature"}

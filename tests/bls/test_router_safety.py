@@ -11,7 +11,6 @@ from bls import request_log
 from bls.contract import LARGE, PREPROCESSING, SMALL
 from bls.errors import BadRequest, EngineFailed, EngineUnavailable
 from bls.paths import WORDS
-from bls.policy import SAFETY
 from bls.router import Router
 from bls.routing.policy_file import SHIPPED, load_policy
 from bls.routing.route import Routing
@@ -19,6 +18,8 @@ from bls.safety.settings import CLOSED, Classifier, Safety
 from bls.words.compiler import compile_folder
 from bls.words.table import BadWordTable, NewestTable
 from tests.fakes import FakeEngines, FakeMetrics, FakeModels, SafetyBy, patient_watch, request
+
+SAFETY = load_policy(SHIPPED).settings.safety
 
 LISTS = {
     "deny/masked.txt": "forbidden\n",

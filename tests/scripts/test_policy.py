@@ -7,16 +7,14 @@ import pytest
 
 from bls.contract import LARGE, SMALL
 from bls.routing.decision_log import Recorded, append
-from bls.routing.policy_file import SHIPPED, load_policy
+from bls.routing.policy_file import SHIPPED, load_policy, version_of
+from bls.routing.service import POLICY_IN_FORCE, POLICY_REFUSED, in_force_value
 from bls.routing.trials import trials
 from scripts import policy as command
+from scripts.server.http_pages import METRICS_TYPE, Page, listening
 
 SOURCE = SHIPPED.read_text()
-HIGHER = (
-    SOURCE.replace("SMALL_MAX_PROMPT_TOKENS = 512", "SMALL_MAX_PROMPT_TOKENS = 1024")
-    .replace("tokens=512,", "tokens=1024,")
-    .replace("tokens=513,", "tokens=1025,")
-)
+HIGHER = SOURCE.replace("SMALL_MAX_PROMPT_TOKENS = 512", "SMALL_MAX_PROMPT_TOKENS = 1024")
 REFUSING = SOURCE.replace(
     "    if not prompt.fits(SMALL):",
     '    if prompt.tenant == "acme":\n        return Decision.refuse("tenant_unknown")\n    if not prompt.fits(SMALL):',
@@ -138,3 +136,35 @@ def test_replay_names_a_line_that_is_no_decision(capsys, decisions):
         file.write("nonsense\n")
     status, _, err = run(capsys, "replay", decisions)
     assert (status, "decisions.jsonl:201: not a recorded decision" in err) == (2, True)
+
+
+OUTDATED = HIGHER.replace("EXAMPLES = (", 'EXAMPLES = (\n    example(Decision(LARGE, "long_prompt"), tokens=600),')
+
+
+def test_diff_and_replay_go_on_where_only_an_example_does_not_hold(capsys, decisions, write):
+    new = write(OUTDATED)
+    assert run(capsys, "check", new)[0] == 1
+    for status, out, err in (
+        run(capsys, "diff", str(SHIPPED), new),
+        run(capsys, "replay", decisions, "--policy", new),
+    ):
+        assert status == 1 and f"{LARGE} long_prompt -> {SMALL} default" in out
+        assert err.startswith("warning: the server would refuse it: ") and "tokens=1025" in err
+
+
+def test_status_compares_what_a_server_decides_by_with_the_file(capsys, write):
+    def page(path):
+        return Page(200, METRICS_TYPE, f"{POLICY_IN_FORCE} {in_force_value(version)}\n{POLICY_REFUSED} {refused}\n")
+
+    version, refused = version_of(SOURCE.encode()), 0
+    with listening("127.0.0.1", 0, page) as port:
+        there = f"--metrics-port={port}"
+        status, out, _ = run(capsys, "status", there)
+        assert (status, f"in force, version {version}" in out) == (0, True)
+        refused = 1
+        status, out, _ = run(capsys, "status", write(OUTDATED), there)
+        assert status == 1 and f"in force  version {version}" in out and "tokens=1025" in out
+        status, out, _ = run(capsys, "status", write(HIGHER), there, "--json")
+        assert (status, json.loads(out)["problem"], json.loads(out)["refused"]) == (1, "", True)
+    status, _, err = run(capsys, "status", there)
+    assert (status, "--metrics-port" in err) == (2, True)

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from bls.routing.policy_file import SHIPPED, load_policy, version_of
 from scripts.policy_changes import replayed
 from tests.server import echo_repository
 from tests.server.clients import answer, control, event_stream, events_of, eventually, idle, metric, refusal
-from tests.server.serving import running_server
+from tests.server.serving import ROOT, running_server
 
 pytestmark = pytest.mark.server
 
@@ -227,6 +228,21 @@ def test_good_and_bad_policies_come_and_go_under_sixteen_streams(policy, server)
     assert policy.reloads("taken") == taken + len(bad)
     log = policy.server.log.read_text()
     assert re.search(r"the policy is refused, the last good one serves on: \S+policy\.py:\d+: RETRIES: it is -1", log)
+
+
+def test_a_refused_edit_shows_wherever_people_look_until_the_file_is_good(policy, server):
+    policy.save(changed(RETRIES="-1"))
+    eventually(lambda: metric(policy.server, "llm_router_policy_refused") == 1)
+    eventually(lambda: "RETRIES: it is -1" in route_info(server).get("refused_edit", ""))
+    assert str(policy.file.parent) not in route_info(server).get("refused_edit", "")
+    eventually(lambda: "the policy is refused, the last good one serves on" in policy.server.console.read_text())
+    page = policy.server.metrics_url.removesuffix("/metrics").rpartition(":")[2]
+    command = [ROOT / "scripts" / "policy", "status", policy.file, f"--metrics-port={page}"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 1 and "RETRIES: it is -1" in ran.stdout, ran.stdout + ran.stderr
+    policy.take(changed())
+    eventually(lambda: metric(policy.server, "llm_router_policy_refused") == 0)
+    assert "refused_edit" not in route_info(server)
 
 
 def test_an_edit_is_in_force_within_two_seconds(policy, server):

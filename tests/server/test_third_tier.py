@@ -13,6 +13,13 @@ from tests.server.serving import ROOT, running_server
 pytestmark = pytest.mark.server
 
 
+@pytest.fixture(scope="module", autouse=True)
+def the_checkouts_own_policy_decides():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("LLM_ROUTER_POLICY", raising=False)
+        yield
+
+
 def checkout(folder):
     """This working tree, with the set-up and the built engines that it has."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -20,6 +27,7 @@ def checkout(folder):
         if (ROOT / name).is_file() and not name.startswith("engines/built/"):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+    shutil.copy2(ROOT / "tests" / "data" / "policy.py", folder / "bls" / "policy.py")
     (folder / ".venv").symlink_to(ROOT / ".venv")
     shutil.copytree(ROOT / "engines" / "built", folder / "engines" / "built", copy_function=os.link)
     return folder
@@ -53,7 +61,7 @@ def add_medium(root):
 
 
 @pytest.fixture(scope="module")
-def medium(tmp_path_factory):
+def medium(tmp_path_factory, the_checkouts_own_policy_decides):
     root = checkout(tmp_path_factory.mktemp("checkout"))
     add_medium(root)
     return root

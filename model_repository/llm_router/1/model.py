@@ -19,6 +19,7 @@ class TritonPythonModel:
         triton_io.log_to_triton()
         accumulate = triton_io.boolean_parameter(args, "accumulate_tokens", default=False)
         is_filtering = triton_io.boolean_parameter(args, "sensitive_words", default=True)
+        hides_cut = triton_io.boolean_parameter(args, "hide_cut_words", default=True)
         repository = triton_io.repository(args)
         words = words_beside(repository) if is_filtering else None
         self.watcher = Watcher()
@@ -30,7 +31,7 @@ class TritonPythonModel:
         safety.warm_up()
         engines = EngineFiles(repository, models)
         self.door = serving.Door.of(args)
-        self.router = Router(models, engines, metrics, words, safety, accumulate, self.policy.routing)
+        self.router = Router(models, engines, metrics, words, safety, accumulate, self.policy.routing, hides_cut)
 
     def execute(self, requests: Sequence[Any]) -> None:
         # One after the other: two decoupled streams in one process can deadlock python_backend 24.10 for ever.

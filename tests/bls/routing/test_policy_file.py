@@ -7,7 +7,7 @@ from bls.routing.check import check, check_apart
 from bls.routing.decision import ALL_WELL, Decision, Prompt, State, TierState
 from bls.routing.decision_json import prompt_from_json, prompt_to_json, state_from_json, state_to_json
 from bls.routing.policy_file import SHIPPED, load_policy, version_of
-from bls.routing.settings import BadPolicy
+from bls.routing.settings import BadExample, BadPolicy
 from bls.routing.trials import trials
 
 SOURCE = SHIPPED.read_text()
@@ -24,6 +24,10 @@ def line_of(source, text):
 
 def prompt(tokens=10, max_tokens=16, **rest):
     return Prompt({SMALL: tokens, LARGE: tokens}, {SMALL: 8192, LARGE: 8192}, max_tokens, **rest)
+
+
+def with_example(arguments, source=SOURCE):
+    return edited("EXAMPLES = (\n", f"EXAMPLES = (\n    example({arguments}),\n", source)
 
 
 FIRST_RULE = "    if not prompt.fits(SMALL):\n"
@@ -46,7 +50,7 @@ FIRST_RULE = "    if not prompt.fits(SMALL):\n"
         (edited("cost_in=0.05", "cost_in=-1"), "TIERS =", "cost_in and cost_out must be numbers"),
         (edited("TIERS = (", "TIERS = 1 / 0, ("), "TIERS = 1", "ZeroDivisionError"),
         (edited("prompt: Prompt, state: State = ALL_WELL", "prompt"), "def choose", "function of (prompt, state)"),
-        (edited("MAX_PROMPT_TOKENS = 512", "MAX_PROMPT_TOKENS = 400"), "tokens=512", "choose says tensorrt_llm_large"),
+        (with_example('Decision(SMALL, "default"), tokens=513'), "tokens=513", "choose says tensorrt_llm_large"),
         (edited(FIRST_RULE, f"    1 / prompt.tokens[SMALL]\n{FIRST_RULE}"), "1 / prompt", "raises ZeroDivisionError"),
         (edited('    return Decision(SMALL, "default")\n', ""), "def choose", "choose gives None"),
         (edited('SMALL, "default")\n', 'SMALL, "by default")\n'), '"by default"', "must be one word"),
@@ -63,6 +67,32 @@ def test_a_mistake_is_refused_with_its_line(source, at, problem):
     if at is not None:
         assert caught.value.line == line_of(source, at)
         assert str(caught.value).startswith(f"{SHIPPED}:{caught.value.line}: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "proposed"),
+    [
+        ('Decision(SMALL, "default"), tokens=600', 'tokens=512, or Decision(LARGE, "long_prompt")'),
+        ('Decision(LARGE, "long_prompt"), tokens=300', 'tokens=513, or Decision(SMALL, "default")'),
+        ('Decision(SMALL, "default"), max_tokens=999', 'max_tokens=256, or Decision(LARGE, "long_answer")'),
+        ('Decision(LARGE, "hard")', 'Decision(SMALL, "default")'),
+        ('Decision(SMALL, "default"), verdict="refuse"', 'Decision.refuse("unsafe_prompt")'),
+    ],
+)
+def test_an_example_that_does_not_hold_is_refused_with_the_edit_that_makes_it_hold(arguments, proposed):
+    with pytest.raises(BadExample) as caught:
+        check(SHIPPED, with_example(arguments))
+    assert caught.value.problem.endswith(f"if you mean that, line {caught.value.line}: {proposed}")
+    for edit in proposed.split(", or "):
+        expected, _, rest = arguments.partition("), ")
+        changed = f"{expected}), {edit}" if "=" in edit else f"{edit}{', ' if rest else ''}{rest}"
+        check(SHIPPED, with_example(changed))
+
+
+def test_an_example_is_among_a_share_only_if_it_says_so():
+    canary = edited("CANARY_SHARE = 0.0", "CANARY_SHARE = 1.0").decode()
+    check(SHIPPED, with_example('Decision(LARGE, "canary"), among=("canary",)', canary))
+    check(SHIPPED, with_example('Decision(SMALL, "default"), key="any"', canary))
 
 
 def test_a_policy_without_its_context_rules_is_refused():

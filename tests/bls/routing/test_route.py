@@ -369,6 +369,6 @@ def test_another_policy_decides_each_request_unseen_and_is_counted():
 
 
 def test_another_policy_that_raises_disturbs_nobody():
-    server = Server(shadow=Changed(HARD_SIGNALS="None"))
+    server = Server(shadow=Changed(LARGE_MAX_IN_FLIGHT="None"))
     assert server.route() == (SMALL, "default")
     assert sum(count for key, count in server.metrics.values.items() if key[0] == shadow.DECISIONS) == 1

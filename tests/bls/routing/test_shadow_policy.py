@@ -53,7 +53,8 @@ HOLDS = ["while True: pass\n", "import time; time.sleep(3600)\n", "import os; os
 
 @pytest.mark.parametrize("source", HOLDS)
 def test_a_file_that_would_hold_or_end_the_process_is_tried_in_a_child(tmp_path, caplog, monkeypatch, source):
-    monkeypatch.setattr("bls.routing.check.WALL_SECONDS", 1)
+    monkeypatch.setattr("bls.routing.check.WALL_SECONDS", 5)
+    monkeypatch.setattr("bls.routing.check.START_SECONDS", 1)
     shadow, settings = shadow_in(tmp_path), settings_that_name("next.py")
     (tmp_path / "next.py").write_text(SHIPPED.read_text() + source)
     shadow.look(settings)

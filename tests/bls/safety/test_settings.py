@@ -2,7 +2,7 @@
 
 import pytest
 
-from bls.policy import SAFETY
+from bls.routing.policy_file import SHIPPED, load_policy
 from bls.safety.replies import REPLIES
 from bls.safety.settings import (
     CHECK_NAMES,
@@ -19,6 +19,8 @@ from bls.safety.settings import (
     Words,
 )
 from engines.classifier.labels import HARD, LABELS
+
+SAFETY = load_policy(SHIPPED).settings.safety
 
 
 @pytest.mark.parametrize(
@@ -88,3 +90,16 @@ def test_replies_are_found_by_the_first_name_that_has_one():
 
 def test_a_check_is_known_by_its_name():
     assert (Script().name, PersonalData().name) == ("script", "personal_data")
+
+
+def test_a_reply_of_ones_own_stands_beside_the_shipped_ones():
+    own = Safety((Patterns(),), replies={"prompt_rivals": {"en": "Ask them."}, "patterns": {"en": "No."}})
+    assert own.reply(("prompt_rivals", "patterns"), is_chinese=False) == "Ask them."
+    assert own.reply(("prompt_leak", "patterns"), is_chinese=False) == "No."
+    assert "limit is 9" in own.reply(("too_long", "limits"), is_chinese=False, limit="9")
+
+
+def test_a_new_family_of_patterns_is_not_told_what_attacks_are_told():
+    told = SAFETY.reply(("prompt_rivals", "patterns"), is_chinese=False)
+    assert told == SAFETY.reply(("default",), is_chinese=False)
+    assert told != SAFETY.reply(("prompt_leak", "patterns"), is_chinese=False)

@@ -155,4 +155,4 @@ def test_an_unknown_action_for_prompts_is_told(tmp_path):
 
 def test_the_shipped_patterns_are_in_order():
     families = {each.family for each in lists.read(WORDS).patterns}
-    assert families == {"injection", "jailbreak", "leak", "template", "encoded"}
+    assert families >= {"injection", "jailbreak", "leak", "template", "encoded"}

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from engines.classifier import evaluation, head
-from engines.classifier.labels import LABELS
+from engines.classifier.labels import INTENTS, LABELS, RISKS
+
+COUNT = len(LABELS)
 
 
 def points(seed=0, count=60, classes=3, width=5):
@@ -57,23 +59,23 @@ def test_the_same_examples_give_the_same_head():
 
 
 def judged():
-    """Twenty prompts, each its class's, but for one risk that is taken for code and one intent taken for hate."""
-    classes = np.arange(20)
+    """A prompt of each class, each its own but for one risk that is taken for code and one intent taken for hate."""
+    classes = np.arange(COUNT)
     found = classes.copy()
     found[LABELS.index("malware")] = LABELS.index("code")
     found[LABELS.index("advice")] = LABELS.index("hate")
-    return evaluation.judge(LABELS, classes, np.eye(20)[found] * 5, fitted=1000)
+    return evaluation.judge(LABELS, classes, np.eye(COUNT)[found] * 5, fitted=1000)
 
 
 def test_the_matrix_has_a_row_for_what_a_prompt_is_and_a_column_for_what_it_was_taken_for():
     found = judged()
     assert found.confusion[LABELS.index("malware")][LABELS.index("code")] == 1
-    assert (found.held_out, found.accuracy) == (20, 0.9)
+    assert (found.held_out, found.accuracy) == (COUNT, round(1 - 2 / COUNT, 4))
 
 
 def test_alarms_are_shares_of_the_risks_and_of_the_intents():
     alarms = {each.score: (each.found, each.false) for each in judged().alarms}
-    assert alarms[0.5] == alarms[0.7] == (round(8 / 9, 4), round(1 / 11, 4))
+    assert alarms[0.5] == alarms[0.7] == (round(1 - 1 / len(RISKS), 4), round(1 / len(INTENTS), 4))
     assert alarms[0.9] == (0, 0)
 
 
@@ -81,4 +83,4 @@ def test_what_is_saved_is_json_and_is_read_again(tmp_path):
     found = judged()
     found.save(tmp_path / "evaluation.json")
     assert evaluation.load(tmp_path / "evaluation.json") == found
-    assert json.loads((tmp_path / "evaluation.json").read_text())["accuracy"] == 0.9
+    assert json.loads((tmp_path / "evaluation.json").read_text())["accuracy"] == found.accuracy

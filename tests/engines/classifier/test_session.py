@@ -22,8 +22,8 @@ ALL = frozenset({"logits", "embedding", "labels", "scores"})
 def classifier(tmp_path_factory):
     folder = tmp_path_factory.mktemp("classifier")
     encoder = graph.Encoder(small_bert.weights(), 2, 2, small_bert.EPSILON, small_bert.MAX_TOKENS)
-    weight = np.random.default_rng(2).normal(size=(small_bert.WIDTH, 20))
-    model = graph.build(encoder, graph.Head(weight, np.zeros(20), LABELS))
+    weight = np.random.default_rng(2).normal(size=(small_bert.WIDTH, len(LABELS)))
+    model = graph.build(encoder, graph.Head(weight, np.zeros(len(LABELS)), LABELS))
     (folder / "model.onnx").write_bytes(model.SerializeToString())
     vocabulary = len(small_bert.VOCABULARY)
     return Classifier(

@@ -3,6 +3,7 @@
 OpenVINO is the real one, with the engine that is built for the small tier; TensorRT-LLM's LLM API is its stand-in.
 """
 
+import numpy as np
 import pytest
 
 from bls import manifest
@@ -99,6 +100,30 @@ def test_log_probs_are_the_same_beside_other_requests(pipeline):
     assert together[0] == alone[0]
     # Other requests change the shape of the matrices, hence the last bits.
     assert log_probs[0] == pytest.approx(alone_log_probs[0], abs=0.05)
+
+
+LEAST = float(np.finfo(np.float32).smallest_subnormal)
+
+
+@pytest.mark.parametrize(
+    "tiny",
+    [
+        Sampling(temperature=1e-40, seed=7),
+        Sampling(temperature=LEAST, seed=7),
+        Sampling(temperature=1e-7, seed=7),
+        Sampling(temperature=1.0, top_p=LEAST, seed=7),
+    ],
+)
+def test_a_float_too_small_for_the_arithmetic_means_the_likeliest_token(pipeline, tiny):
+    (likeliest,), _, _ = run(pipeline, generation())
+    assert run(pipeline, generation(sampling=tiny))[0] == [likeliest]
+
+
+@pytest.mark.parametrize("beyond", [LEAST, 1e-30, 1e30, 3e38])
+def test_a_penalty_beyond_the_arithmetic_is_the_nearest_that_is_not(pipeline, beyond):
+    nearest = min(max(beyond, 1e-6), 1e6)
+    ids = [run(pipeline, generation(sampling=Sampling(repetition_penalty=each)))[0] for each in (beyond, nearest)]
+    assert ids[0] == ids[1] != [[]] or ids == [[[]], [[]]]  # refused by an engine that has no penalties
 
 
 def test_a_seed_alone_decides_what_is_drawn(pipeline):

@@ -9,8 +9,6 @@ wrong. Else the log says file and line, and the last good version serves on. See
 
 from __future__ import annotations
 
-from typing import Any
-
 from bls.policy_api import (
     ALL_WELL,
     LARGE,
@@ -132,18 +130,31 @@ RECORD_MEGABYTES = 0  # 64: the features of each decision, never a text, go to l
 
 # Checked before this file is taken. These follow the numbers above, whatever those are; what you add holds as written.
 # `tokens` and `max_tokens` are 10 and 16 where they aren't given; contexts hold both, but for those that are named.
-# What the small model may get.
-_MOST: dict[str, Any] = {"tokens": SMALL_MAX_PROMPT_TOKENS, "max_tokens": SMALL_MAX_NEW_TOKENS}
 _BUSY = {LARGE: TierState(in_flight=LARGE_MAX_IN_FLIGHT)}
 EXAMPLES = (
-    example(Decision(SMALL, "default"), **_MOST),
+    example(Decision(SMALL, "default"), tokens=SMALL_MAX_PROMPT_TOKENS, max_tokens=SMALL_MAX_NEW_TOKENS),
     example(Decision(LARGE, "long_prompt"), tokens=SMALL_MAX_PROMPT_TOKENS + 1),
     example(Decision(LARGE, "long_answer"), tokens=SMALL_MAX_PROMPT_TOKENS, max_tokens=SMALL_MAX_NEW_TOKENS + 1),
-    example(Decision(SMALL, "default"), **_MOST, contexts={SMALL: sum(_MOST.values())}),
-    example(Decision(LARGE, "over_small_context"), **_MOST, contexts={SMALL: sum(_MOST.values()) - 1}),
+    example(
+        Decision(SMALL, "default"),
+        tokens=SMALL_MAX_PROMPT_TOKENS,
+        max_tokens=SMALL_MAX_NEW_TOKENS,
+        contexts={SMALL: SMALL_MAX_PROMPT_TOKENS + SMALL_MAX_NEW_TOKENS},
+    ),
+    example(
+        Decision(LARGE, "over_small_context"),
+        tokens=SMALL_MAX_PROMPT_TOKENS,
+        max_tokens=SMALL_MAX_NEW_TOKENS,
+        contexts={SMALL: SMALL_MAX_PROMPT_TOKENS + SMALL_MAX_NEW_TOKENS - 1},
+    ),
     example(Decision(SMALL, "over_large_context"), tokens=600, max_tokens=300, contexts={LARGE: 512}),
     *(example(Decision(LARGE, "hard"), signals={name: HARD_SCORE}) for name in HARD_SIGNALS),
-    example(Decision(SMALL, "default"), **_MOST, signals=dict.fromkeys(HARD_SIGNALS, HARD_SCORE / 2)),
+    example(
+        Decision(SMALL, "default"),
+        tokens=SMALL_MAX_PROMPT_TOKENS,
+        max_tokens=SMALL_MAX_NEW_TOKENS,
+        signals=dict.fromkeys(HARD_SIGNALS, HARD_SCORE / 2),
+    ),
     example(Decision(SMALL, "large_saturated"), tokens=SHED_MAX_PROMPT_TOKENS, signals={"hard": 1.0}, state=_BUSY),
     example(
         Decision(LARGE, "long_prompt"), tokens=max(SHED_MAX_PROMPT_TOKENS, SMALL_MAX_PROMPT_TOKENS) + 1, state=_BUSY

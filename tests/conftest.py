@@ -1,4 +1,7 @@
-"""The tests decide by a policy of their own, so that they hold after you edit yours; servers that they start too."""
+"""The tests decide by a policy of their own, so that they hold after you edit yours; servers that they start too.
+
+It is a copy of the shipped one: whoever changes what is shipped changes both.
+"""
 
 from __future__ import annotations
 

@@ -18,10 +18,13 @@ from pathlib import Path
 from bls.paths import WORDS
 from bls.words import lists as word_list
 from bls.words.compiler import compile_lists
-from bls.words.lists import ListError, WordLists
+from bls.words.list_warnings import warnings_of
+from bls.words.lists import ListError, Word, WordLists
 from bls.words.normalise import normaliser
 from bls.words.stream_filter import Hit, WordFilter, filter_text
 from bls.words.table import WordTable
+
+MOST_WARNINGS = 50  # and as many problems, to people
 
 
 def main(arguments: list[str]) -> int:
@@ -34,10 +37,17 @@ def main(arguments: list[str]) -> int:
         attempt = try_text(lists, options.text)
         print(json.dumps(dataclasses.asdict(attempt), ensure_ascii=False) if options.json else attempt.for_people())
         return 0
+    warnings = list(warnings_of(lists))
+    if not options.json:
+        for word, message in warnings[:MOST_WARNINGS]:
+            print(f"{word.path}:{word.line}: warning: {message}", file=sys.stderr)
+        if len(warnings) > MOST_WARNINGS:
+            print(f"... and {len(warnings) - MOST_WARNINGS} more warnings", file=sys.stderr)
     summary: dict[str, object] = {
         "words": sum(map(len, lists.deny.values())),
         "allowed": len(lists.allow),
         "categories": {name: [category.action, len(lists.deny[name])] for name, category in lists.categories.items()},
+        "warnings": [{"file": str(word.path), "line": word.line, "warning": text} for word, text in warnings],
         "pii": {kind: category.action for kind, category in lists.pii.items()},
     }
     if options.verb == "compile":
@@ -69,8 +79,10 @@ def refused(error: ListError, as_json: bool) -> int:
         problems = [{"file": str(path), "line": line, "problem": message} for path, line, message in error.problems]
         print(json.dumps({"problems": problems}, ensure_ascii=False))
     else:
-        print(error, file=sys.stderr)
         count = len(error.problems)
+        print("\n".join(map(str, error.problems[:MOST_WARNINGS])), file=sys.stderr)
+        if count > MOST_WARNINGS:
+            print(f"... and {count - MOST_WARNINGS} more", file=sys.stderr)
         print(f"{count} problem{'s' * (count > 1)}; the compiled file stays as it was", file=sys.stderr)
     return 1
 
@@ -97,6 +109,7 @@ class Found:
     action: str
     text: str
     compared_as: str
+    listed: str = ""  # the first line that it is found by: file and number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +132,7 @@ class Attempt:
 
 def _described(found: Found) -> str:
     taken = "" if found.compared_as == found.text else f"  taken for {found.compared_as!r}"
-    return f"{found.start}-{found.end}  {found.text!r}{taken}"
+    return f"{found.start}-{found.end}  {found.text!r}{taken}{f'  by {found.listed}' if found.listed else ''}"
 
 
 def try_text(lists: WordLists, text: str) -> Attempt:
@@ -140,7 +153,21 @@ def try_text(lists: WordLists, text: str) -> Attempt:
 def _found(hit: Hit, text: str, lists: WordLists) -> Found:
     raw = text[hit.start : hit.end]
     category = lists.categories.get(hit.category)
-    return Found(*hit, raw, normaliser(category.folding).word(raw) if category else raw)
+    if category is None:
+        return Found(*hit, raw, raw)
+    word = _first_line(hit, text, lists, lists.deny[hit.category])
+    return Found(*hit, raw, normaliser(category.folding).word(raw), f"{word.path}:{word.line}" if word else "")
+
+
+def _first_line(hit: Hit, text: str, lists: WordLists, words: list[Word]) -> Word | None:
+    """The first word without which the hit would not be there, looked for by halves."""
+    while len(words) > 1:
+        half = words[: (len(words) + 1) // 2]
+        alone = dataclasses.replace(lists, deny={hit.category: half}, allow=[], pii={}, patterns=[])
+        alone.categories = {hit.category: lists.categories[hit.category]}
+        _, hits = filter_text(_compiled(alone), text)
+        words = half if hit in hits else words[len(half) :]
+    return words[0] if words else None
 
 
 def _compiled(lists: WordLists) -> WordTable:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bls.words import borders, table
+from bls.words import trie as word_trie
 from bls.words.normalise import (
     HIRAGANA_VOICING,
     INVISIBLE,
@@ -30,6 +31,8 @@ from bls.words.normalise import (
 )
 from bls.words.trie import HANGUL, IS_MARK, KATAKANA, WORD, Alphabet, unknown_code
 
+# Full stops of all widths, and what looks like one.
+DOTS = ".\u2024\u3002\ufe52\uff0e\uff61"
 Int32 = npt.NDArray[np.int32]
 _KINDS = {SEPARATOR: table.SEPARATOR, INVISIBLE: table.INVISIBLE, SOFT: table.SOFT, MARK: table.MARK}
 
@@ -55,6 +58,8 @@ def tables(folded: Normaliser, alphabet: Alphabet) -> Mapping[str, Int32]:
     for voicing in VOICING if folded.of(VOICING[0]).kind == VOICED else "":
         entries[ord(voicing)] = table.VOICED | len(several)
         several += [2, *_voicings(voicing, alphabet)]
+    for dot in DOTS if word_trie.DOT in alphabet.codes else "":
+        entries[ord(dot)] = table.DOT | alphabet.codes[word_trie.DOT]
     distinct: dict[bytes, int] = {}
     pages = [distinct.setdefault(block.tobytes(), len(distinct)) for block in entries.reshape(-1, 256)]
     blocks = np.frombuffer(b"".join(distinct), np.int32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ from bls.words.lists import Category, Word, WordLists, read
 from bls.words.normalise import Folding, Normaliser, normaliser, spellings
 from bls.words.pattern_lists import PATTERN_FOLDING, Pattern
 from bls.words.table import ALLOW, Treatment
+
+# Its dots are dots: "1633.in" is not found in "1633 in Rome".
+_DOMAIN = re.compile(r"[^\W_](?:[\w-]*[^\W_])?(?:\.[^\W_](?:[\w-]*[^\W_])?)*\.[^\W\d_]{2,}")
 
 
 @dataclass(frozen=True)
@@ -123,10 +127,21 @@ def _spare_frequent_words(entries: _Entries, folded: Normaliser) -> None:
 
 
 def _forms(word: Word, category: Category, folded: Normaliser) -> Iterator[str]:
+    if _DOMAIN.fullmatch(word.text):
+        yield from _dotted(word.text, folded)
+        return
     for symbols in spellings(word.text, folded):
         yield symbols
         if category.pinyin != "off" and any(map(is_cjk, symbols)):
             yield from pinyin.variants(symbols, entire=category.pinyin == "full")
+
+
+def _dotted(domain: str, folded: Normaliser) -> set[str]:
+    """A domain's spellings: with dots, [.] and the like, or the word "dot" between brackets or spaces."""
+    labels = [folded.word(label) for label in domain.split(".")]
+    return (
+        {between.join(labels) for between in (word_trie.DOT, f" {word_trie.DOT} ", " dot ")} if all(labels) else set()
+    )
 
 
 def _add(entries: _Entries, symbols: str, number: int, word: Word, whole_words: bool) -> None:

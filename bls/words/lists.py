@@ -1,8 +1,8 @@
-"""Reads a folder of word lists: deny/<category>.txt, allow/<any name>.txt, patterns/<family>.txt, categories.toml.
+r"""Reads a folder of word lists: deny/<category>.txt, allow/<any name>.txt, patterns/<family>.txt, categories.toml.
 
-One word a line, UTF-8, `#` at the start of a line for a comment. `*` before or after a Latin word lets it count inside
-a longer one: `hack` is found in "to hack", `hack*` in "hackers" too. Whatever is wrong is told with its file and line,
-all of it at once, and nothing of a list with a mistake is used.
+One word a line, UTF-8, `#` at the start of a line for a comment (`\#` for a word). `*` before or after a word lets it
+count inside a longer one: `hack` is found in "to hack", `hack*` in "hackers" too. Whatever is wrong is told with its
+file and line, all of it at once, and nothing of a list with a mistake is used.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bls.words.list_files import lines_of, list_paths
 from bls.words.normalise import FOLDINGS, Folding, normaliser, spellings
 from bls.words.pattern_lists import PATTERN_FOLDING, Pattern, read_patterns
 
@@ -25,7 +26,6 @@ ACTIONS = ("mask", "replace", "terminate", "monitor")
 PROMPT_ACTIONS = ("refuse", "mask", "route", "allow")
 PII_KINDS = ("email", "phone", "cn_id", "bank_card", "api_key")
 PINYIN = ("off", "mixed", "full")
-MAX_WORD_CHARACTERS = 200
 DEFAULT_MASK = "*"
 DEFAULT_MAX_GAP = 16
 _DEFAULT_TEXT = {"replace": "[removed]", "terminate": "", "mask": "", "monitor": ""}
@@ -42,7 +42,7 @@ class Category:
     name: str
     action: str = "mask"
     text: str = ""
-    whole_words: bool = True  # a Latin word counts only where no Latin letter or digit touches it
+    whole_words: bool = True  # a word counts only where no letter of its class touches it (docs/words.md)
     separators: bool = True  # 法 轮 功, 法*轮*功: between two letters of which one is CJK
     repeats: bool = True  # three or more of a letter stand for any fewer
     pinyin: str = "off"  # "mixed": some characters in pinyin; "full": all of them too
@@ -92,9 +92,9 @@ def read(folder: Path) -> WordLists:
     """The lists under `folder`. Raises ListError with every problem found."""
     problems: list[Problem] = []
     lists = WordLists()
-    for path in sorted((folder / "deny").glob("*.txt")):
+    for path in list_paths(folder / "deny"):
         lists.deny[path.stem] = list(_words(path, problems))
-    for path in sorted((folder / "allow").glob("*.txt")):
+    for path in list_paths(folder / "allow"):
         lists.allow += _words(path, problems)
     if not lists.deny:
         problems.append(Problem(folder / "deny", 0, "it contains no <category>.txt"))
@@ -112,20 +112,15 @@ def read(folder: Path) -> WordLists:
 
 
 def _words(path: Path, problems: list[Problem]) -> Iterator[Word]:
-    # By bytes, so that one bad line is told by its number and does not hide the others.
-    for number, line in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
-        try:
-            text = line.decode("utf-8").strip()
-        except UnicodeDecodeError as error:
-            problems.append(Problem(path, number, f"not UTF-8: byte {error.start + 1} of the line"))
-            continue
-        if not text or text.startswith("#"):
-            continue
+    for number, text in lines_of(path, lambda *problem: problems.append(Problem(*problem))):
         bare = text.strip("*").strip()
-        if len(bare) > MAX_WORD_CHARACTERS:
-            problems.append(Problem(path, number, f"longer than {MAX_WORD_CHARACTERS} characters"))
+        if "*" in bare:
+            problems.append(Problem(path, number, f"{bare!r} has a * inside; it opens a word, at its ends only"))
             continue
-        yield Word(bare, path, number, text.startswith("*"), text.endswith("*"))
+        # A # begins a comment, so one that begins a word is written \#.
+        yield Word(
+            bare.removeprefix("\\") if bare[:2] == "\\#" else bare, path, number, text[0] == "*", text[-1] == "*"
+        )
 
 
 def _check(lists: WordLists, problems: list[Problem]) -> None:

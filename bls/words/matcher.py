@@ -16,7 +16,7 @@ What matches, exactly (R is `max_gap`):
 from __future__ import annotations
 
 from bls.words.candidates import NEVER, Candidates, Match
-from bls.words.table import ALLOW, INVISIBLE, MARK, SEPARATOR, SOFT, VOICED, Character, Lexicon, Treatment
+from bls.words.table import ALLOW, DOT, INVISIBLE, MARK, SEPARATOR, SOFT, VOICED, Character, Lexicon, Treatment
 from bls.words.trie import (
     ALLOW_BELOW,
     ALLOW_HERE,
@@ -92,7 +92,12 @@ class WordMatcher:
                     last = code
                     position += 1
                     continue
-            elif plain and anywhere == SEPARATOR and code < 0 and (not live or last < lexicon.first_cjk):
+            elif (
+                plain
+                and code < 0
+                and (anywhere == SEPARATOR or (anywhere == DOT and not live))
+                and (not live or last < lexicon.first_cjk)
+            ):
                 for node, _ in live:
                     if info[node] & (SPACE_CHILD | CJK_CHILD):
                         break
@@ -183,9 +188,9 @@ class WordMatcher:
                 self._candidates.seen_border()
             elif kind == MARK:
                 self._mark(self._lexicon.characters.symbols[place][0][0])
-        elif kind == SOFT:
+        elif kind in (SOFT, DOT):  # a dot of a domain, and else a separator
             self._forget_old()
-            over, gapped = self._behind_gap(literal=True)
+            over, gapped = self._behind_gap(literal=kind == SOFT)
             self._symbol(*self._lexicon.characters.symbols[place][0])
             self._over, self._gapped = over, gapped
         elif kind == VOICED:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bls.words.cjk import is_cjk
+from bls.words.list_files import decoded_lines, list_paths
 from bls.words.normalise import LETTER, Folding, Normaliser
 
 MAX_LINE_CHARACTERS = 2000
@@ -53,14 +54,10 @@ class BadPattern(ValueError):
 def read_patterns(folder: Path, folded: Normaliser, tell: Callable[[Path, int, str], None]) -> list[Pattern]:
     """All patterns of `folder`; `tell` gets the file, line and message of what is none. Without the folder: none."""
     patterns = []
-    for path in sorted(folder.glob("*.txt")):
-        for number, line in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+    for path in list_paths(folder):
+        for number, text in decoded_lines(path, tell):
             try:
-                text = line.decode("utf-8").strip()
-                if text and not text.startswith("#"):
-                    patterns.append(parsed(text, path.stem, number, folded))
-            except UnicodeDecodeError as error:
-                tell(path, number, f"not UTF-8: byte {error.start + 1} of the line")
+                patterns.append(parsed(text, path.stem, number, folded))
             except BadPattern as error:
                 tell(path, number, str(error))
     return patterns

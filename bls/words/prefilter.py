@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bls.words.candidates import BORDER, TAIL
 from bls.words.stream_filter import Hit, filter_text
-from bls.words.table import INVISIBLE, MARK, SEPARATOR, SEVERAL, SOFT, VOICED, Lexicon, WordTable
+from bls.words.table import DOT, INVISIBLE, MARK, SEPARATOR, SEVERAL, SOFT, VOICED, Lexicon, WordTable
 from bls.words.trie import ANYWHERE, AT_WORD_START, ENDING_SHIFT, FIRST_CODE, IS_MARK, MARK_CHILD, SPACE_CHILD
 
 Int32 = npt.NDArray[np.int32]
@@ -103,7 +103,7 @@ class _QuickLook:
         entries = blocks[pages[: _TWO_PLANES // 256]].reshape(-1)
         codes = entries & 0xFFFF
         codes[entries & SOFT > 0] = np.where(codes[entries & SOFT > 0] >= FIRST_CODE, _UNUSUAL, _SKIPPED)
-        codes[entries & SEPARATOR > 0] = _SKIPPED
+        codes[entries & (SEPARATOR | DOT) > 0] = _SKIPPED
         codes[entries & (INVISIBLE | MARK) > 0] = _UNSEEN
         codes[entries & VOICED > 0] = _UNUSUAL
         several = entries & SEVERAL > 0

@@ -30,7 +30,7 @@ MAGIC = b"WORDTAB5"
 ALLOW = -1  # in place of a category: an allow word ends here
 
 # What a character is, as the compiled file holds it: a symbol's code, or one of these flags with a number.
-SEPARATOR, INVISIBLE, SOFT, SEVERAL, MARK, VOICED = (1 << bit for bit in range(20, 26))
+SEPARATOR, INVISIBLE, SOFT, SEVERAL, MARK, VOICED, DOT = (1 << bit for bit in range(20, 27))
 FLAGS = SEPARATOR | INVISIBLE | SOFT
 _NUMBER = (1 << 20) - 1
 _BLOCK = 256
@@ -94,7 +94,7 @@ class Characters(dict[str, Character]):
         if entry & (SEPARATOR | INVISIBLE):
             return -1, entry, 0
         starts = [self._start(code) for code in codes_of(entry, self._several)]
-        for kind in (SEVERAL, SOFT, MARK, VOICED):
+        for kind in (SEVERAL, SOFT, MARK, VOICED, DOT):
             if entry & kind:
                 return -1, kind, self._place(starts)
         if any(node and self._lexicon.info[node] >> ENDING_SHIFT for node in starts[0][1:]):

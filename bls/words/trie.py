@@ -26,7 +26,7 @@ ALLOW_HERE, ALLOW_BELOW = 1, 2
 HIDE_HERE, HIDE_BELOW = 4, 8  # a word that is masked, replaced or terminates
 SPAN_HERE, SPAN_BELOW = 16, 32  # one of those whose text waits until the span is closed
 CJK_CHILD, CJK_HIDE = 64, 128  # a child by a CJK symbol; one that leads to a word that hides
-SPACE_CHILD, MARK_CHILD = 256, 512
+SPACE_CHILD, MARK_CHILD = 256, 512  # by a space or a dot; by a mark
 ENDING_SHIFT = 10
 ENDS = 1 << ENDING_SHIFT  # from it on, a word ends at the node
 _HERE = ALLOW_HERE | HIDE_HERE | SPAN_HERE
@@ -39,6 +39,7 @@ FIRST_CODE = 7
 ASCII_WORD = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LAST_DIGIT = FIRST_CODE + 9
 SPACE = FIRST_CODE + len(ASCII_WORD)
+DOT = "."  # the symbol of one that is no separator: that of a listed domain
 
 # What a symbol is beside a word: two of one class other than 0 join, so no word ends between them.
 NO_CLASS, WORD, HANGUL, KATAKANA = range(4)
@@ -138,13 +139,14 @@ def _edges(words: Sequence[str], roots: Int32, alphabet: Alphabet) -> _Edges:
 def _info(edges: _Edges, endings: Int32, bits: Int32, alphabet: Alphabet) -> Int32:
     info = np.zeros(edges.nodes, np.int32)
     info[edges.last] = bits | (endings << ENDING_SHIFT)
+    dot = alphabet.codes.get(DOT, SPACE)
     marks = np.frombuffer(alphabet.joins, np.uint8) & IS_MARK > 0
     for level in reversed(edges.levels):
         children = info[level.start + _FIRST_FREE_SLOT : level.stop + _FIRST_FREE_SLOT]
         below = ((children & _HERE) << 1) | (children & (_HERE << 1))
         cjk = edges.codes[level] >= alphabet.first_cjk
         below |= np.where(cjk, CJK_CHILD, 0) | np.where(cjk & (below & HIDE_BELOW > 0), CJK_HIDE, 0)
-        below |= np.where(edges.codes[level] == SPACE, SPACE_CHILD, 0)
+        below |= np.where((edges.codes[level] == SPACE) | (edges.codes[level] == dot), SPACE_CHILD, 0)
         below |= np.where(marks[edges.codes[level]], MARK_CHILD, 0)
         np.bitwise_or.at(info, edges.parents[level], below.astype(np.int32))
     return info

@@ -150,7 +150,7 @@ def test_an_unknown_action_for_prompts_is_told(tmp_path):
     (folder / "categories.toml").write_text('[categories.rude]\nprompt = "terminate"\n')
     with pytest.raises(ListError) as caught:
         lists.read(folder)
-    assert "prompt is 'terminate'; it must be one of refuse, mask, allow" in str(caught.value)
+    assert "prompt is 'terminate'; it must be one of refuse, mask, route, allow" in str(caught.value)
 
 
 def test_the_shipped_patterns_are_in_order():

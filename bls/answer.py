@@ -22,10 +22,10 @@ from bls.prompt_facts import prompt_of
 from bls.reply import LOG_PROBS, Reply, accumulated, joined
 from bls.request import Request, with_client_names
 from bls.request_log import RequestRecord
-from bls.routing.decision import NO_MODEL, Decision
+from bls.routing.decision import NO_MODEL, Decision, Prompt
 from bls.routing.policy_file import Policy
 from bls.routing.route import Route, Routing
-from bls.safety.judge import PromptSafety, Verdict
+from bls.safety.judge import Judging, PromptSafety, Unjudged, Verdict
 from bls.safety.settings import MASK, REFUSE
 from bls.tokens.stop_words import WordStop
 from bls.watcher import Watch
@@ -101,53 +101,98 @@ class Answer(Iterator[Reply]):
 
     def _judged(self) -> Generator[Reply, None, None]:
         word_filter = WordFilter(self._parts.words.table()) if self._parts.words else None
-        policy = self._parts.routing.policy
-        verdict = self._verdict(policy)
-        if verdict.action == REFUSE:
-            yield self._refusal(verdict.reply, Decision(NO_MODEL, verdict.reason, 0), verdict)
+        routing, policy = self._parts.routing, self._parts.routing.policy
+        judging = self._begin_judging(policy)
+        if judging.verdict.action == REFUSE:
+            yield self._refused(judging.verdict)
             return
-        if verdict.action == MASK:
-            self._request = replace(self._request, text=verdict.text or "", messages=verdict.messages or "")
+        if judging.verdict.action == MASK:
+            masked = judging.verdict
+            self._request = replace(self._request, text=masked.text or "", messages=masked.messages or "")
         encoded = encoded_for_each(self._parts.models, self._parts.engines, self._request)
-        contexts = {model: self._parts.engines.manifest(model).context_tokens for model in encoded}
-        route = self._parts.routing.route(policy, prompt_of(self._request, policy, encoded, contexts, verdict))
-        self._entry.route = route
-        if route.decision.is_refusal:
-            yield self._refusal(policy.settings.refusal, route.decision, verdict)
-            return
-        yield from self._streamed(route, encoded, word_filter, verdict)
+        with closing(self._stream(encoded, word_filter)) as stream:
+            route = self._start_early(stream, policy, encoded, judging)
+            verdict = judging.final()
+            if verdict.action == REFUSE:
+                self._undo(stream, "refused")
+                yield self._refused(verdict)  # and the engine is stopped behind it
+                return
+            prompt = self._prompt(policy, encoded, verdict)
+            if route is not None and not routing.holds_for(route, prompt):
+                self._undo(stream, "rerouted")
+                stream.close()
+                route = None
+            self._entry.verdict, self._entry.failed_checks = ":".join(_named(verdict)), verdict.failed
+            self._entry.route = known = route or routing.route(policy, prompt)
+            if known.decision.is_refusal:
+                yield self._refusal(policy.settings.refusal, known.decision, verdict)
+                return
+            if route is None:
+                stream.start(known)
+            yield from self._streamed(stream, known, encoded, word_filter, verdict)
 
-    def _verdict(self, policy: Policy) -> Verdict:
-        if self._parts.safety is None:
-            return Verdict()
-        request = self._request
-        verdict = self._parts.safety.judge(
-            policy.settings.safety, request.text, request.messages, request.apply_chat_template, request.tenant
-        )
+    def _begin_judging(self, policy: Policy) -> Judging:
+        request, safety = self._request, self._parts.safety
+        if safety is None:
+            return Unjudged()
+        table = policy.settings.safety
+        return safety.begin(table, request.text, request.messages, request.apply_chat_template, request.tenant)
+
+    def _start_early(
+        self, stream: EngineStream, policy: Policy, encoded: Mapping[str, Tensors], judging: Judging
+    ) -> Route | None:
+        """Where a check is still at work and an engine has nothing else to begin with, the way that the prompt would go
+        by what is known: its engine has given a first response, which nobody sees before the verdict."""
+        if not (judging.is_open and policy.settings.early_start and self._request.stream):
+            return None
+        route = self._parts.routing.route(policy, self._prompt(policy, encoded, judging.verdict))
+        if route.decision.is_refusal or not route.is_quiet:
+            return None
+        stream.start(route)
+        return route
+
+    def _undo(self, stream: EngineStream, outcome: str) -> None:
+        """Counts an engine that was started for nothing."""
+        if stream.has_started:
+            tokens = len(output_ids(stream.first)) if stream.first is not None else 0
+            self._parts.metrics.add(request_log.EARLY_STARTS_UNDONE, outcome=outcome)
+            self._parts.metrics.add(request_log.EARLY_TOKENS, tokens)
+
+    def _prompt(self, policy: Policy, encoded: Mapping[str, Tensors], verdict: Verdict) -> Prompt:
+        contexts = {model: self._parts.engines.manifest(model).context_tokens for model in encoded}
+        return prompt_of(self._request, policy, encoded, contexts, verdict)
+
+    def _refused(self, verdict: Verdict) -> Reply:
+        """By a check of the prompt."""
         self._entry.verdict, self._entry.failed_checks = ":".join(_named(verdict)), verdict.failed
-        return verdict
+        return self._refusal(verdict.reply, Decision(NO_MODEL, verdict.reason, 0), verdict)
 
     def _refusal(self, text: str, decision: Decision, verdict: Verdict) -> Reply:
         self._entry.reason, self._entry.finish = decision.reason, "refused"
         return Reply(text, finish_reason="refused", decision=decision, verdict=_named(verdict))
 
-    def _streamed(
-        self, route: Route, encoded: Mapping[str, Tensors], word_filter: WordFilter | None, verdict: Verdict
-    ) -> Iterator[Reply]:
-        """The engine's answer as text, from the first engine on that takes the request."""
-        request, entry = self._request, self._entry
+    def _stream(self, encoded: Mapping[str, Tensors], word_filter: WordFilter | None) -> EngineStream:
+        request = self._request
         may_be_cut = bool(request.stop_words or request.bad_words or (word_filter and word_filter.may_terminate))
-        stream = EngineStream(self._parts.models, request, self._watch, encoded, may_be_cut)
-        answered = shadow.Answered(request, route, encoded)
-        with closing(stream):
-            stream.start(route)
-            self._request = replace(request, max_tokens=stream.max_tokens)
-            text = self._text(route, encoded, word_filter, verdict)
-            try:
-                yield from self._pieces(stream, text, answered)
-            finally:
-                if word_filter:
-                    entry.words_version, entry.filter_hits = word_filter.version, word_filter.totals
+        return EngineStream(self._parts.models, request, self._watch, encoded, may_be_cut)
+
+    def _streamed(
+        self,
+        stream: EngineStream,
+        route: Route,
+        encoded: Mapping[str, Tensors],
+        word_filter: WordFilter | None,
+        verdict: Verdict,
+    ) -> Iterator[Reply]:
+        """The engine's answer as text, from the first engine on that took the request."""
+        entry, answered = self._entry, shadow.Answered(self._request, route, encoded)
+        self._request = replace(self._request, max_tokens=stream.max_tokens)
+        text = self._text(route, encoded, word_filter, verdict)
+        try:
+            yield from self._pieces(stream, text, answered)
+        finally:
+            if word_filter:
+                entry.words_version, entry.filter_hits = word_filter.version, word_filter.totals
         self.shadow = answered.shadow(entry.finish)
 
     def _text(

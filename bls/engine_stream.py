@@ -58,6 +58,11 @@ class EngineStream:
         self.first: Tensors | None = None  # once it has started: the first response, None where the engine gave none
         self._rest: Generator[Tensors, None, None] | None = None  # None: not begun, or ended.
 
+    @property
+    def has_started(self) -> bool:
+        """Whether an engine has taken the request, and `close` has not ended it since."""
+        return self._attempt is not None
+
     def start(self, route: Route) -> None:
         """Waits for the first response; route.decision says whose. Raises the last engine's error if none is left.
 

@@ -84,6 +84,7 @@ FALLBACK = {SMALL: (LARGE,), LARGE: (SMALL,)}  # Tried in order: not loaded, ful
 FIRST_TOKEN_SECONDS = {SMALL: 30.0, LARGE: 60.0}  # After which a stream's fallback is tried; nothing was sent by then.
 MAX_WAIT_SECONDS = 1.0  # Expected for a first token, from which on an engine is full: rather [BUSY] at once than late.
 MAX_IN_FLIGHT: dict[str, int] = {}  # {LARGE: 8}: as many at a time at an engine; else 70 % of the router processes.
+EARLY_START = True  # A stream's engine begins before the classifier has answered, if no other request waits for it.
 TIMEOUT_SECONDS = 300.0  # For a request that brings no `timeout`: over all attempts, no answer may run for ever.
 RETRIES = 1  # Further rounds over all engines where a queue was full,
 RETRY_SECONDS = 0.2  # after a pause of half to one and a half times this, so that not all come back at once.
@@ -113,7 +114,7 @@ SAFETY = Safety(
             skip_roles=SAID_BY_MODEL,
             refuse_from=dict.fromkeys(RISKS, 0.9),
             route_from=dict.fromkeys(HARD_CLASSES, HARD_SCORE),
-            budget_ms=50.0,
+            budget_ms=150.0,
         ),
     ),
     trusted_tenants=TRUSTED_TENANTS,

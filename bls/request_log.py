@@ -21,6 +21,8 @@ FAILED_CHECKS = "llm_router_prompt_check_failures_total"
 FILTER_HITS = "llm_router_filter_hits_total"
 TOKENS_SAVED = "llm_router_filter_tokens_saved_total"
 POLICY_ERRORS = "llm_router_policy_errors_total"
+EARLY_STARTS_UNDONE = "llm_router_early_starts_undone_total"
+EARLY_TOKENS = "llm_router_early_start_tokens_total"
 COST = "llm_router_cost_total"
 BASELINE_COST = "llm_router_baseline_cost_total"
 FIRST_TOKEN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -40,6 +42,13 @@ def declare(metrics: Metrics) -> None:
     )
     metrics.declare(COST, "COUNTER", "Cost of the tokens by the policy's prices, by engine model")
     metrics.declare(BASELINE_COST, "COUNTER", "Cost of the tokens if the policy's BASELINE had answered everything")
+    metrics.declare(
+        EARLY_STARTS_UNDONE, "COUNTER", "Engines stopped because the classifier refused the prompt or sent it elsewhere"
+    )
+    metrics.declare(EARLY_TOKENS, "COUNTER", "Tokens that had come of those by then, which nobody saw")
+    for outcome in ("refused", "rerouted"):
+        metrics.add(EARLY_STARTS_UNDONE, 0, outcome=outcome)
+    metrics.add(EARLY_TOKENS, 0)
     metrics.add(POLICY_ERRORS, 0)
     metrics.add(IN_FLIGHT, 0)  # Shown as 0 before the first request.
 

@@ -87,6 +87,10 @@ class Admission:
         if self._places.free:
             self._check_wait((model,), settings, priority, _PATIENCE_INSIDE)
 
+    def is_quiet(self, model: str) -> bool:
+        """Whether nothing waits for its first token at the engine."""
+        return self._waiting.work(self._table.slot(model)) == 0
+
     def _check_places(self, settings: Settings, priority: int) -> None:
         most = self._places.total(settings) + {1: 1, 3: -1}.get(priority, 0) * (self._places.free // 2)
         taken = int(self._table.in_flight[self._table.alive].sum()) + self._waiting.at_door()

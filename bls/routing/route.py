@@ -75,6 +75,11 @@ class Routing:
         decision = policy.decide(prompt, state, self._guard)
         return Route(policy, self._health, self._admission, prompt, state, decision)
 
+    def holds_for(self, route: Route, prompt: Prompt) -> bool:
+        """Whether the policy, now that more is known of the prompt, still sends it this way, if for another reason."""
+        made = route.policy.decide(prompt, route.state, self._guard)
+        return route.take(made, prompt)
+
     def shadow_of(self, route: Route) -> tuple[Policy, Decision] | None:
         """Another policy that follows the requests unseen, and what it would have said to this one."""
         policy = self._shadow.current if self._shadow else None
@@ -122,6 +127,20 @@ class Route:
         route = Route(self.policy, self._health, self._admission, self.prompt, self.state, made)
         route._tried.update(self.policy.settings.models)
         return route
+
+    def take(self, made: Decision, prompt: Prompt) -> bool:
+        """Takes over a new decision, if it names the same engine as the first one."""
+        if made.model != self.made.model:
+            return False
+        if self.decision is self.made:
+            self.decision = made
+        self.made, self.prompt = made, prompt
+        return True
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nobody waits for a first token of the decision's engine."""
+        return self._admission.is_quiet(self.decision.model)
 
     @property
     def is_crowded(self) -> bool:

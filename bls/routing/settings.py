@@ -60,6 +60,7 @@ class Settings:
     examples: tuple[Example, ...]
     max_in_flight: Mapping[str, int]
     max_wait_seconds: float
+    early_start: bool
 
     def tier(self, model: str) -> Tier | None:
         """The line of TIERS that names a model."""
@@ -93,6 +94,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "MAX_IN_FLIGHT": {},
     "TEMPLATE_VALUES": (),
     "TIME_ZONE": clock.UTC,
+    "EARLY_START": True,
 }
 _MODELS = ("DEFAULT", "SHADOW", "BASELINE")
 
@@ -125,6 +127,8 @@ class _Reader:
             self._refuse("SAFETY", "it must be a Safety((...)) of checks")
         if not isinstance(self._value("SHADOW_POLICY"), str):
             self._refuse("SHADOW_POLICY", 'it must be the name of a file beside this one, or ""')
+        if not isinstance(self._value("EARLY_START"), bool):
+            self._refuse("EARLY_START", "it must be True or False")
         numbers = {name.lower(): self._number(name) for name in _NUMBERS}
         chosen = {name.lower(): self._value(name) for name in _MODELS}
         return Settings(
@@ -139,6 +143,7 @@ class _Reader:
             parameters=self._names("PARAMETERS"),
             template_values=self._names("TEMPLATE_VALUES"),
             time_zone=self._time_zone(),
+            early_start=self._value("EARLY_START"),
             **numbers,
             **chosen,
         )

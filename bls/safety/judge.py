@@ -1,7 +1,9 @@
 """Looks at a prompt before any engine does: refused, masked, sent another way, or allowed, with one word why.
 
     safety = PromptSafety(newest_table, classify)
-    verdict = safety.judge(policy.SAFETY, request.text, request.messages, request.apply_chat_template)
+    judging = safety.begin(policy.SAFETY, request.text, request.messages, request.apply_chat_template)
+    judging.verdict     # by the rules
+    judging.final()     # by the classifier too, which is asked beside whatever happens in between
 
 The checks run in the order of the table; the first that refuses ends it. Else masks win over routes, and all signals
 stay. A check that breaks does what the table says of it, and no one else hears of it but the log and `checks`.
@@ -12,14 +14,28 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from bls.errors import RouterError
-from bls.safety.checks import FINDERS, BudgetExceeded, Classify, Finder, Finding, Sources, looked_at
+from bls.safety.checks import FINDERS, BudgetExceeded, Classify, Finder, Finding, Sources, Turns, looked_at
 from bls.safety.mask import Span, masked
 from bls.safety.script import is_chinese
-from bls.safety.settings import ALLOW, CLOSED, MASK, OPEN, REFUSE, ROUTE, Check, Limits, PersonalData, Safety, Words
+from bls.safety.settings import (
+    ALLOW,
+    CLOSED,
+    MASK,
+    OPEN,
+    REFUSE,
+    ROUTE,
+    Check,
+    Classifier,
+    Limits,
+    PersonalData,
+    Safety,
+    Words,
+)
 from bls.tokens.messages import PLAIN, USER, Turn, turns_of, written
 from bls.words.table import BadWordTable, NewestTable
 
@@ -62,10 +78,37 @@ class Verdict:
         return tuple(dict.fromkeys(run.name for run in self.checks if run.outcome in ("failed", "late")))
 
 
+class Judging(Protocol):
+    """A prompt whose rules have been checked, and whose classifier may still be at work."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is known by now. What it refuses is refused; what it masks is masked in the end too."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `final` may say something else, since the classifier has not answered yet."""
+
+    def final(self) -> Verdict:
+        """Waits for the classifier, if there is something to wait for."""
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """The Judging where there are no checks."""
+
+    verdict: Verdict = field(default_factory=Verdict)
+    is_open: bool = False
+
+    def final(self) -> Verdict:
+        return self.verdict
+
+
 class PromptSafety:
     """Judges prompts, one at a time, each by the table that is given with it.
 
     Without `newest_table` the lists' checks are off. Without `classify` the classifier's fails, as the table says.
+    With `beside`, a classifier that ends the table is asked there, while the request goes on.
     """
 
     def __init__(
@@ -74,7 +117,9 @@ class PromptSafety:
         classify: Classify | None = None,
         finders: Mapping[str, Finder] = FINDERS,
         clock: Callable[[], float] = time.monotonic,
+        beside: Executor | None = None,
     ) -> None:
+        self._beside = beside
         self._sources = Sources(newest_table, classify, clock)
         self._finders = finders
         self._tell_again: dict[tuple[str, str], float] = {}
@@ -96,9 +141,20 @@ class PromptSafety:
 
         Without a chat template a plain text is a whole prompt of the client's own making.
         """
-        return _Judging(settings, settings.trusts(tenant), self._sources, self._finders, self._tell).verdict(
-            text, messages, USER if apply_chat_template else PLAIN
-        )
+        return self.begin(settings, text, messages, apply_chat_template, tenant).final()
+
+    def begin(
+        self,
+        settings: Safety,
+        text: str = "",
+        messages: str = "",
+        apply_chat_template: bool = True,
+        tenant: str = "",
+    ) -> Judging:
+        """As `judge`, for a caller with something else to do until the classifier has answered."""
+        judging = _Judging(settings, settings.trusts(tenant), self._sources, self._finders, self._tell, self._beside)
+        judging.begin(text, messages, USER if apply_chat_template else PLAIN)
+        return judging
 
     def _tell(self, check: Check, error: Exception) -> None:
         """Logs what broke, with its stack the first time and then once a minute."""
@@ -121,7 +177,11 @@ class _Judging:
         sources: Sources,
         finders: Mapping[str, Finder],
         tell: Callable[[Check, Exception], None],
+        beside: Executor | None,
     ) -> None:
+        self.verdict = Verdict()
+        self._beside = beside
+        self._pending: tuple[Check, Future[tuple[CheckRun, Finding]]] | None = None
         self._trusted = trusted
         self._settings, self._sources, self._finders, self._tell = settings, sources, finders, tell
         self._turns: list[Turn] = []
@@ -129,7 +189,33 @@ class _Judging:
         self._runs: list[CheckRun] = []
         self._signals: dict[str, float] = {}
 
-    def verdict(self, text: str, messages: str, role: str) -> Verdict:
+    @property
+    def is_open(self) -> bool:
+        return self._pending is not None
+
+    def begin(self, text: str, messages: str, role: str) -> None:
+        """Runs the checks; a classifier that is the last of them goes on beside."""
+        self.verdict = self._of_rules(text, messages, role)
+
+    def final(self) -> Verdict:
+        if self._pending is not None:
+            (check, future), self._pending = self._pending, None
+            run, finding = future.result()
+            self._runs.append(run)
+            self.verdict = self._with_last(check, finding)
+        return self.verdict
+
+    def _with_last(self, check: Check, finding: Finding) -> Verdict:
+        """The verdict once the last check has been heard, which masks nothing."""
+        if finding.action == REFUSE:
+            return self._refusal(check, finding)
+        self._signals.update(finding.signals)
+        known = replace(self.verdict, signals=dict(self._signals), checks=tuple(self._runs))
+        if known.action == ALLOW and finding.action == ROUTE:
+            return replace(known, action=ROUTE, reason=finding.reason)
+        return known
+
+    def _of_rules(self, text: str, messages: str, role: str) -> Verdict:
         for check in self._settings.checks:
             if isinstance(check, Limits) and (maximum := _max_json(check)) < len(messages):
                 # Not even read: it would take longer than to refuse it.
@@ -138,6 +224,11 @@ class _Judging:
         self._turns, self._messages = turns_of(text, messages, role), messages
         findings: list[Finding] = []
         for check in self._settings.checks:
+            if self._beside is not None and isinstance(check, Classifier) and check is self._settings.checks[-1]:
+                # It sees the turns as they came: what is masked below is replaced, never changed.
+                turns = list(looked_at(check, self._turns, self._trusted))
+                self._pending = check, self._beside.submit(self._ran, check, turns)
+                break
             finding = self._run(check)
             if finding.action == REFUSE:
                 return self._refusal(check, finding)
@@ -145,21 +236,24 @@ class _Judging:
             self._signals.update(finding.signals)
         masks = [finding for finding in findings if finding.action == MASK]
         if masks:
-            return self._masked(masks)
+            return self._masked(masks)  # which may also refuse
         route = next((finding for finding in findings if finding.action == ROUTE), Finding())
         return self._verdict(route)
 
     def _run(self, check: Check) -> Finding:
+        """What a check finds, noted."""
+        run, finding = self._ran(check, list(looked_at(check, self._turns, self._trusted)))
+        self._runs.append(run)
+        return finding
+
+    def _ran(self, check: Check, turns: Turns) -> tuple[CheckRun, Finding]:
         """What a check finds; one that breaks finds what its `on_failure` says."""
         if check.name in _NEED_LISTS and not self._sources.has_lists:
-            self._runs.append(CheckRun(check.name, "off", "no word lists", 0.0))
-            return Finding()
+            return CheckRun(check.name, "off", "no word lists", 0.0), Finding()
         start = time.perf_counter()
         outcome = ""
         try:
-            finding = self._finders[check.name](
-                check, list(looked_at(check, self._turns, self._trusted)), self._sources
-            )
+            finding = self._finders[check.name](check, turns, self._sources)
         except BudgetExceeded as late:
             outcome, finding = "late", late.finding or Finding(detail=str(late))
         except Exception as error:  # Whatever broke, the client must get an answer, and the one that the table names.
@@ -170,8 +264,7 @@ class _Judging:
         if not outcome:
             outcome = "clean" if finding.action == ALLOW else finding.action
         spent = (time.perf_counter() - start) * 1e6
-        self._runs.append(CheckRun(check.name, outcome, finding.detail, round(spent, 1)))
-        return finding
+        return CheckRun(check.name, outcome, finding.detail, round(spent, 1)), finding
 
     def _masked(self, masks: Sequence[Finding]) -> Verdict:
         """Masks, and looks again: of two letters with a masked word between them a new word may have become."""
@@ -202,7 +295,7 @@ class _Judging:
             finding.reason,
             text,
             messages,
-            signals=self._signals,
+            signals=dict(self._signals),
             checks=tuple(self._runs),
             version=self._sources.version,
         )

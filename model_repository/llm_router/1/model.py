@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bls import serving, triton_io
@@ -27,7 +28,8 @@ class TritonPythonModel:
         metrics = triton_io.Metrics()
         policy_file = triton_io.parameters(args).get("policy_file", "")
         self.policy = PolicyService(repository, policy_file, metrics, triton_io.instances(args))
-        safety = PromptSafety(words, classifier(models))
+        self.beside = ThreadPoolExecutor(1, "classifier")
+        safety = PromptSafety(words, classifier(models), beside=self.beside)
         safety.warm_up()
         engines = EngineFiles(repository, models)
         self.door = serving.Door.of(args)
@@ -40,5 +42,6 @@ class TritonPythonModel:
 
     def finalize(self) -> None:
         self.watcher.close()
+        self.beside.shutdown(cancel_futures=True)
         self.policy.close()
         gc.collect()  # What a request left must go before the shared memory that it lies in.

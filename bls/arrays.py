@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -39,3 +40,19 @@ def read_text(value: Any, name: str) -> str:
         return str(value, "utf-8")
     except UnicodeDecodeError as error:
         raise BadRequest(f"{name} is not valid UTF-8 (byte {error.start})") from None
+
+
+def quick_serializer(theirs: Callable[[Array], Any]) -> Callable[[Array], Any]:
+    """`theirs` of pb_utils, which pb_utils.Tensor calls for each text: it walks through any array with an iterator of
+    numpy, and with cold caches that is a tenth of what a response costs. One text, which is what a response of a stream
+    holds, needs none. Where `theirs` writes a text in another way than it does today, it stays as it is."""
+    probe = np.array([b"probe"], dtype=np.object_)
+
+    def serialize(array: Array) -> Any:
+        if array.size == 1 and array.dtype == np.object_:
+            value = array.item()
+            if type(value) is bytes:
+                return struct.pack("<I", len(value)) + value
+        return theirs(array)
+
+    return serialize if theirs(probe) == serialize(probe) else theirs

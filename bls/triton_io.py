@@ -18,7 +18,7 @@ from typing import Any
 import triton_python_backend_utils as pb_utils
 
 from bls import errors
-from bls.arrays import Array, Tensors, strings
+from bls.arrays import Array, Tensors, quick_serializer, strings
 from bls.contract import ENGINE_CONTROL, Contract
 
 # A parameter of the router's engine requests. An error that follows data is lost in a BLS iterator of python_backend
@@ -41,6 +41,10 @@ CALL_ATTEMPTS = 3
 # works in order, so an answer to a later `is_cancelled` says that it's done. At the process's end they aren't freed:
 # the shared memory that they lie in is gone by then.
 _ended_streams: list[Any] = []
+
+
+if hasattr(pb_utils, "serialize_byte_tensor"):
+    pb_utils.serialize_byte_tensor = quick_serializer(pb_utils.serialize_byte_tensor)
 
 
 def parameters(args: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,13 +114,27 @@ def dry_run(plan: Plan, progress: Progress, source: str | None) -> str:
 
 def explain(text: str) -> tuple[str, bool]:
     """What became of each flag of older commands, with today's; and whether all flags are known. Raises BadCommand."""
-    found = old_commands.explain(text)
-    parts = [*(_explained(each) for each in found), _HERE]
-    return "\n\n".join(parts), not any(each.has_wrong for each in found)
+    found = old_commands.read(text)
+    if not found.explanations and not any(other.is_wrong for other in found.others):
+        old_commands.explain(text)  # which says that there is none
+    parts = [*(_explained(each) for each in found.explanations), *_not_explained(found.others), _HERE]
+    wrong = [
+        *(each.has_wrong or each.strange for each in found.explanations),
+        *(each.is_wrong for each in found.others),
+    ]
+    return "\n\n".join(parts), not any(wrong)
+
+
+def _not_explained(others: Sequence[old_commands.Other]) -> list[str]:
+    """Nothing of a paste is dropped in silence."""
+    lines = []
+    for other in others:
+        lines += [f"  {other.text}", *(_wrapped(other.why) if other.why else [])]
+    return ["\n".join(["Not explained:", *lines])] if lines else []
 
 
 def _explained(explanation: old_commands.Explanation) -> str:
-    lines = [f"{explanation.program}:"]
+    lines = [f"{explanation.program}:", *([f"  behind {explanation.before}"] if explanation.before else [])]
     kept = [fate.flag for fate in explanation.fates if not fate.gone and not fate.is_wrong]
     for fate in explanation.fates:
         if fate.is_wrong:
@@ -128,7 +142,11 @@ def _explained(explanation: old_commands.Explanation) -> str:
         elif fate.gone:
             lines += [f"  {fate.flag}", *_wrapped(f"{_since(fate.gone)}; {fate.text}")]
     lines += ["  as before", *_wrapped(", ".join(kept))] if kept else []
-    lines += ["", "Today, in TensorRT-LLM 1.1 and 1.2:", *(command.text() for command in explanation.commands)]
+    if explanation.strange:
+        known = "only llama's and qwen's conversions are known here; TensorRT-LLM's others are in /app/examples/models"
+        lines += ["", f"This is a model of the family {explanation.strange}: {known}."]
+    if explanation.commands:
+        lines += ["", "Today, in TensorRT-LLM 1.1 and 1.2:", *(command.text() for command in explanation.commands)]
     if any(old_commands.MODEL_DIR in command.arguments for command in explanation.commands):
         lines.append(f"# {old_commands.MODEL_DIR}: the folder of the Hugging Face model")
     if explanation.family_is_guess:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -93,6 +94,26 @@ def family_by_name(name: str) -> str:
 def family_in(text: str) -> str | None:
     """The family that a name in `text` tells, such as that of a folder; None if none does."""
     return next((family for name, family in _NAMES.items() if name in text.lower()), None)
+
+
+# Families whose engines TensorRT-LLM builds, or built, by scripts that are not known here: names of folders and models.
+_OTHERS = re.compile(
+    r"(?<![a-z])(arctic|baichuan|bart|bert|blip2?|bloom|chatglm|cogvlm|commandr|command-r|dbrx|deepseek|enc_dec|exaone|"
+    r"falcon|gemma|glm|gpt2|gptj|gpt-j|gptneox|gpt-neox|gpt|granite|grok|internlm|jais|kimi|mamba|mllama|mpt|nemotron|nmt|"
+    r"opt|phi|recurrentgemma|skywork|smaug|starcoder|t5|whisper)(?![a-z])",
+    re.IGNORECASE,
+)
+_FOLDER = re.compile(r"examples/(?:models/(?:core|contrib)/)?([\w-]+)/")
+
+
+def other_family(program: str, line: str) -> str | None:
+    """A family that has no conversion here, by the folder of its program or else by a name in the line."""
+    if folder := _FOLDER.search(program):
+        return None if family_in(folder[1]) or folder[1] == "quantization" else folder[1]
+    if family_in(line):
+        return None
+    found = _OTHERS.search(line)
+    return found[1].lower() if found else None
 
 
 def _present(config: Mapping[str, Any], key: str) -> Any:

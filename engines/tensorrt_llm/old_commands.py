@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
-from engines.tensorrt_llm import flags, old_flags, shell_text
+from engines.tensorrt_llm import flags, old_flags, paste, shell_text
 from engines.tensorrt_llm.commands import EXAMPLES, Command
 from engines.tensorrt_llm.flags import BadCommand, Flag
-from engines.tensorrt_llm.model_config import family_in
+from engines.tensorrt_llm.model_config import family_in, other_family
 from engines.tensorrt_llm.old_flags import Successor
 from engines.tensorrt_llm.shell_text import Given
 
@@ -22,6 +24,10 @@ _READS = {
     "quantize.py": ("quantize",),
 }
 _ALIASES = {"tensorrt_llm.commands.build": "trtllm-build"}  # python -m
+_STARTERS = ("python", "python3", "-m", "-u")
+_CALL = re.compile(r"^[\w.]+\((.*)\)$", re.DOTALL)
+_SERVES = re.compile(r"trtllm-(serve|bench|eval|llmapi-launch)")
+_MAY_BUILD = re.compile(r"^trtllm-\w|^tensorrt_llm\.|(^|[/_-])(\w*convert\w*|build\w*|quantize\w*|\w*export\w*)\.py$")
 MODEL_DIR, CHECKPOINT_DIR, LENGTH = "MODEL_DIR", "tllm_checkpoint", "max_input_len"
 
 
@@ -55,46 +61,103 @@ class Today:
 @dataclass(frozen=True)
 class Explanation:
     """`program` as in _READS; `fates` in the order of the command; `commands` are what does the same today, by llama's
-    scripts if the family is a guess."""
+    scripts if the family is a guess. `before` is what stands in front of the program; `strange` a family whose
+    conversion isn't known here, so that no command does it."""
 
     program: str
     fates: tuple[Fate, ...]
     commands: tuple[Command, ...]
     family_is_guess: bool = False
+    before: str = ""
+    strange: str = ""
 
     @property
     def has_wrong(self) -> bool:
         return any(fate.is_wrong for fate in self.fates)
 
 
+@dataclass(frozen=True)
+class Other:
+    """A command that isn't explained; `why` says so, and `is_wrong` if it may have made an engine or a checkpoint."""
+
+    text: str
+    why: str = ""
+    is_wrong: bool = False
+
+
+@dataclass
+class Reading:
+    """All of a paste: what is explained, and what is not."""
+
+    explanations: list[Explanation] = field(default_factory=list)
+    others: list[Other] = field(default_factory=list)
+
+
 def explain(text: str) -> list[Explanation]:
-    """One of each command of _READS in `text`, a piece of a shell script; others are passed over. Raises BadCommand if
-    there is none. What is given as today's commands keeps to the table of flags."""
-    found = [explanation for line in shell_text.lines(text) if (explanation := _explain(line)) is not None]
+    """One of each command of _READS in `text`, a piece of a shell script. Raises BadCommand if there is none."""
+    found = read(text).explanations
     if not found:
         raise BadCommand(f"a command of {', '.join(_READS)} can be explained, but there is none in {text.strip()!r}")
     return found
 
 
-def _explain(line: str) -> Explanation | None:
-    words = shell_text.words(line)
+def read(text: str) -> Reading:
+    """The same with all that isn't explained, so that nothing of a paste is dropped. Raises BadCommand for a command of
+    _READS that can't be read. What is given as today's commands keeps to the table of flags."""
+    found = Reading()
+    for line in paste.commands(text):
+        _read_line(line, found)
+    return found
+
+
+def _read_line(line: str, found: Reading) -> None:
+    try:
+        words = shell_text.words(line)
+    except BadCommand:
+        if any(program in line for program in _READS):
+            raise
+        words = line.split()
     for place, word in enumerate(words):
         program = _ALIASES.get(word, word.rpartition("/")[2])
         if program in _READS:
-            family = family_in(word) or family_in(line)
-            reader = _Reader(program, family or "llama", list(shell_text.given(program, words[place + 1 :])))
-            fates, commands = tuple(reader.fates()), tuple(reader.commands())
-            converts = any(command.program in flags.CONVERT.values() for command in commands)
-            return Explanation(program, fates, commands, converts and not family)
-    return None
+            before = shlex.join(word for word in words[:place] if word not in _STARTERS)
+            found.explanations.append(_explained(program, word, line, words[place + 1 :], before))
+            return
+        if " " in word and any(known in word for known in (*_READS, *_ALIASES)):  # bash -lc "...", os.system("...")
+            inner = read(_CALL.sub(r"\1", word))
+            found.explanations += inner.explanations
+            found.others += [*([Other(shlex.join(words[:place]))] if place else []), *inner.others]
+            return
+    found.others.append(_other(line, words))
+
+
+def _explained(program: str, word: str, line: str, arguments: Sequence[str], before: str) -> Explanation:
+    family, other = family_in(word) or family_in(line), other_family(word, line)
+    if other and "convert" in _READS[program]:
+        reader = _Reader(program, "llama", list(shell_text.given(program, arguments)), strange=other)
+        return Explanation(program, tuple(reader.fates()), tuple(reader.commands()), before=before, strange=other)
+    reader = _Reader(program, family or "llama", list(shell_text.given(program, arguments)))
+    fates, commands = tuple(reader.fates()), tuple(reader.commands())
+    converts = any(command.program in flags.CONVERT.values() for command in commands)
+    return Explanation(program, fates, commands, converts and not family, before)
+
+
+def _other(line: str, words: Sequence[str]) -> Other:
+    for word in words:
+        if _SERVES.fullmatch(word):
+            return Other(line, f"{word} builds no engine")
+        if _MAY_BUILD.search(word):
+            known = ", ".join(_READS)
+            return Other(line, f"{word} is not known here; {known} are", is_wrong=True)
+    return Other(line)
 
 
 class _Reader:
     """Goes through the flags of one command."""
 
-    def __init__(self, program: str, family: str, given: Sequence[Given]) -> None:
-        self._program, self._given = program, given
-        self._targets = _READS[program]
+    def __init__(self, program: str, family: str, given: Sequence[Given], strange: str = "") -> None:
+        self._program, self._given, self._strange = program, given, strange
+        self._targets = tuple(target for target in _READS[program] if not strange or target != "convert")
         self._keys = {"build": flags.BUILD, "convert": flags.CONVERT[family], "quantize": flags.QUANTIZE}
         self._values = {each.name: each.value for each in given}
         self._today = {target: Today() for target in old_flags.TARGETS}
@@ -129,7 +192,7 @@ class _Reader:
         """Puts the successor among today's flags; yields it as text."""
         value = self._ruled(given, successor)
         flag = self._flags(successor.to).get(successor.flag)
-        if flag is None:  # of the other family's script
+        if flag is None or (self._strange and successor.to == "convert"):  # of the other family's script
             return
         of = self._of(successor.to)
         if flag.kind == "switch":
@@ -164,9 +227,15 @@ class _Reader:
         if complaint:
             return Fate(given.text, "", complaint, is_wrong=True)
         self._today[target].put(given.name, *values)
+        if given.spelt != given.name:
+            return Fate(given.text, "changed", f"now --{given.name}: these programs take underscores alone")
         return Fate(given.text, "", "as before")
 
     def _unknown(self, given: Given) -> Fate:
+        if self._strange:
+            return Fate(
+                given.text, "", f"a flag of {self._strange}'s own script, which is not known here", is_wrong=True
+            )
         others = [key for key in self._keys if given.name in self._flags(key)]
         if others:
             name = self._keys[others[0]].rpartition("/")[2]

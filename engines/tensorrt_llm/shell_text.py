@@ -1,4 +1,4 @@
-"""Commands as they stand in scripts and on web pages, taken to pieces: lines, words, flags with their values."""
+"""One command taken to pieces: words, and flags with their values."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from engines.tensorrt_llm.flags import BadCommand
 
 _NAMED = re.compile(r"--?[A-Za-z][\w-]*")
 _REDIRECTED = re.compile(r"\d?&?>|\||&$")  # 2>&1, | tee: no more of the command
-# What a page makes of a command: dashes and quotes in print, spaces after a backslash at the end of a line.
-_PRINTED_DASHES = re.compile(r"(?<!\S)[-\u2013-\u2015]*[\u2013-\u2015]-?(?=\w)")
-_PRINTED_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
-_CONTINUED = re.compile(r"\\[ \t\r]*\n")
 
 
 @dataclass(frozen=True)
 class Given:
-    """A flag as it stands in the command: `name` without dashes, `text` with its values."""
+    """A flag as it stands in the command: `text` with its values, `name` without dashes and with _ for each - in it."""
 
-    name: str
+    spelt: str
     values: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.spelt.replace("-", "_")
 
     @property
     def value(self) -> str | None:
@@ -31,13 +31,7 @@ class Given:
 
     @property
     def text(self) -> str:
-        return shlex.join([f"--{self.name}", *self.values])
-
-
-def lines(text: str) -> list[str]:
-    """One command each."""
-    plain = _CONTINUED.sub(" ", _PRINTED_DASHES.sub("--", text.translate(_PRINTED_QUOTES)))
-    return [line for line in re.split(r"\n|&&|;", plain) if line.strip()]
+        return shlex.join([f"--{self.spelt}", *self.values])
 
 
 def words(line: str) -> list[str]:

@@ -180,7 +180,7 @@ def test_a_command_is_read_as_pages_and_shells_write_it(text):
         ("python convert_checkpoint.py --model_dir Qwen2.5-7B", "qwen", False),
         ("python examples/llama/build.py --model_dir m", "llama", False),
         ("python convert_checkpoint.py --model_dir Mixtral-8x7B", "llama", False),
-        ("python examples/gpt/build.py --model_dir m", "llama", True),
+        ("python build.py --model_dir m", "llama", True),
     ],
 )
 def test_the_family_is_told_by_a_name_or_is_said_to_be_a_guess(text, family, is_guess, capsys):

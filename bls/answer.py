@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from bls import request_log, shadow
+from bls.answer_filter import AnswerFilter, ThinkingCut
 from bls.answer_text import AnswerText
 from bls.arrays import Tensors
 from bls.encoding import encoded_for_each
@@ -25,13 +26,16 @@ from bls.request_log import RequestRecord
 from bls.routing.decision import NO_MODEL, Decision, Prompt
 from bls.routing.policy_file import Policy
 from bls.routing.route import Route, Routing
+from bls.routing.settings import CUT
 from bls.safety.judge import Judging, PromptSafety, Unjudged, Verdict
 from bls.safety.settings import MASK, REFUSE
 from bls.tokens.stop_words import WordStop
+from bls.tokens.thinking import ends_thinking
 from bls.watcher import Watch
 from bls.words.stream_filter import WordFilter
 from bls.words.table import NewestTable
 
+_TAIL_IDS = 16  # of a prompt, that show whether it ends in <think>
 _USUAL_OUTPUTS = 2  # of an engine's response: output_ids and sequence_length
 
 
@@ -100,8 +104,8 @@ class Answer(Iterator[Reply]):
             shadow.count_decision(route.made, other, self._entry.output_tokens, self._parts.metrics)
 
     def _judged(self) -> Generator[Reply, None, None]:
-        word_filter = WordFilter(self._parts.words.table()) if self._parts.words else None
         routing, policy = self._parts.routing, self._parts.routing.policy
+        word_filter = self._filter(policy)
         judging = self._begin_judging(policy)
         if judging.verdict.action == REFUSE:
             yield self._refused(judging.verdict)
@@ -130,6 +134,12 @@ class Answer(Iterator[Reply]):
             if route is None:
                 stream.start(known)
             yield from self._streamed(stream, known, encoded, word_filter, verdict)
+
+    def _filter(self, policy: Policy) -> AnswerFilter | None:
+        table = self._parts.words.table() if self._parts.words else None
+        if policy.settings.thinking == CUT:
+            return ThinkingCut(table)
+        return WordFilter(table) if table else None
 
     def _begin_judging(self, policy: Policy) -> Judging:
         request, safety = self._request, self._parts.safety
@@ -171,7 +181,7 @@ class Answer(Iterator[Reply]):
         self._entry.reason, self._entry.finish = decision.reason, "refused"
         return Reply(text, finish_reason="refused", decision=decision, verdict=_named(verdict))
 
-    def _stream(self, encoded: Mapping[str, Tensors], word_filter: WordFilter | None) -> EngineStream:
+    def _stream(self, encoded: Mapping[str, Tensors], word_filter: AnswerFilter | None) -> EngineStream:
         request = self._request
         may_be_cut = bool(request.stop_words or request.bad_words or (word_filter and word_filter.may_terminate))
         return EngineStream(self._parts.models, request, self._watch, encoded, may_be_cut)
@@ -181,7 +191,7 @@ class Answer(Iterator[Reply]):
         stream: EngineStream,
         route: Route,
         encoded: Mapping[str, Tensors],
-        word_filter: WordFilter | None,
+        word_filter: AnswerFilter | None,
         verdict: Verdict,
     ) -> Iterator[Reply]:
         """The engine's answer as text, from the first engine on that took the request."""
@@ -196,7 +206,7 @@ class Answer(Iterator[Reply]):
         self.shadow = answered.shadow(entry.finish)
 
     def _text(
-        self, route: Route, encoded: Mapping[str, Tensors], word_filter: WordFilter | None, verdict: Verdict
+        self, route: Route, encoded: Mapping[str, Tensors], word_filter: AnswerFilter | None, verdict: Verdict
     ) -> AnswerText:
         """What becomes of the ids of the engine that took the request."""
         request, entry, decision = self._request, self._entry, route.decision
@@ -206,8 +216,12 @@ class Answer(Iterator[Reply]):
         words = WordStop(stops) if stops else None
         decoder = self._parts.engines.decoder(decision.model)
         text = AnswerText(decoder, words, word_filter, decision, entry.input_tokens, _named(verdict))
+        prompt_ids = encoded[decision.model]["INPUT_ID"][0]
         if request.echo:
-            text.echo(encoded[decision.model]["INPUT_ID"][0].tolist())
+            text.echo(prompt_ids.tolist())
+        elif isinstance(word_filter, ThinkingCut):
+            end = self._parts.engines.decoder(decision.model).push(prompt_ids[-_TAIL_IDS:].tolist())
+            word_filter.thinking.is_open = ends_thinking(end)
         return text
 
     def _pieces(self, stream: EngineStream, text: AnswerText, answered: shadow.Answered) -> Iterator[Reply]:
@@ -238,8 +252,10 @@ class Answer(Iterator[Reply]):
 
     def _why_empty(self) -> str:
         """In words for who wonders; the finish reason says the rest."""
-        if self._entry.finish != "stop":
+        if self._entry.finish not in ("stop", "length"):
             return ""
+        if self._entry.output_tokens:
+            return "the model's answer has no text; THINKING of the policy may have cut out what it thought"
         if self._request.messages or self._request.apply_chat_template:
             return "the model ended its answer at once"
         return "the model ended its answer at once: text_input went to it without a chat template (apply_chat_template)"

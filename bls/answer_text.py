@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bls.answer_filter import AnswerFilter
 from bls.arrays import Array
 from bls.reply import Reply, joined_log_probs
 from bls.routing.decision import Decision
 from bls.tokens.stop_words import WordStop
 from bls.tokens.stream_decoder import StreamDecoder
-from bls.words.stream_filter import WordFilter
 
 
 class AnswerText:
@@ -22,7 +22,7 @@ class AnswerText:
         self,
         decoder: StreamDecoder,
         words: WordStop | None,
-        word_filter: WordFilter | None,
+        word_filter: AnswerFilter | None,
         decision: Decision,
         input_tokens: int,
         verdict: tuple[str, str],

@@ -16,6 +16,8 @@ from bls.routing import clock
 from bls.routing.decision import Example, Tier
 from bls.safety.settings import Safety
 
+SHOW, CUT = "show", "cut"  # what becomes of a model's thinking
+
 
 class BadPolicy(Exception):
     """The policy can't be taken: the file, the line (0: none in particular) and the problem in one line."""
@@ -56,6 +58,7 @@ class Settings:
     parameters: tuple[str, ...]
     template_values: tuple[str, ...]
     time_zone: str
+    thinking: str
     safety: Safety
     examples: tuple[Example, ...]
     max_in_flight: Mapping[str, int]
@@ -95,6 +98,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "TEMPLATE_VALUES": (),
     "TIME_ZONE": clock.UTC,
     "EARLY_START": True,
+    "THINKING": SHOW,
 }
 _MODELS = ("DEFAULT", "SHADOW", "BASELINE")
 
@@ -144,6 +148,7 @@ class _Reader:
             template_values=self._names("TEMPLATE_VALUES"),
             time_zone=self._time_zone(),
             early_start=self._value("EARLY_START"),
+            thinking=self._thinking(),
             **numbers,
             **chosen,
         )
@@ -170,6 +175,11 @@ class _Reader:
         if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
             self._refuse(name, "it must be a tuple of names; a tuple of one needs its comma")
         return tuple(value)
+
+    def _thinking(self) -> str:
+        if (value := self._value("THINKING")) not in (SHOW, CUT):
+            self._refuse("THINKING", f"it is {value!r}; it must be {SHOW} or {CUT}")
+        return str(value)
 
     def _time_zone(self) -> str:
         name = self._value("TIME_ZONE")

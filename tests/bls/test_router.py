@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -5,6 +7,8 @@ from bls import request_log
 from bls.contract import LARGE, SMALL
 from bls.errors import BadRequest, Busy, EngineFailed, EngineUnavailable
 from bls.router import Router
+from bls.routing.policy_file import SHIPPED, load_policy
+from bls.routing.route import Routing
 from bls.watcher import Watch
 from tests.fakes import FAILURE, FakeEngines, FakeMetrics, FakeModels, patient_watch, request
 
@@ -269,3 +273,20 @@ def test_an_engine_that_breaks_before_anything_was_sent_is_an_error(stop_words):
         answer(FakeModels({SMALL: ["Pa", FAILURE]}), request(stop_words=stop_words))
     with pytest.raises(EngineFailed, match="mid-stream"):
         answer(FakeModels({SMALL: [[], FAILURE]}), request(stream=True))
+
+
+def test_thoughts_are_cut_out_where_the_policy_says_so_and_an_answer_of_thoughts_alone_says_why():
+    policy = load_policy(SHIPPED, SHIPPED.read_bytes() + b'THINKING = "cut"\n')
+    routing = Routing(SimpleNamespace(current=policy))
+
+    def texts_of(given, *pieces):
+        router = Router(FakeModels({SMALL: list(pieces)}), FakeEngines(), FakeMetrics(), routing=routing)
+        return list(router.answer(given, patient_watch()))
+
+    streamed = texts_of(request(stream=True, max_tokens=99), "<thi", "nk>Hm", ".</think", ">\n\nPa", "ris")
+    assert [reply.text for reply in streamed] == ["Pa", "ris", ""]
+    (inside,) = texts_of(request("Why? <think>\n", max_tokens=99), "Hm.</think>\nParis")
+    assert inside.text == "Paris"
+    (empty,) = texts_of(request(max_tokens=5), "<think")
+    assert (empty.text, empty.finish_reason) == ("", "length")
+    assert empty.empty_because.startswith("the model's answer has no text; THINKING")

@@ -41,11 +41,11 @@ class ThinkingCut:
         """What may go out now that `text` has come."""
         return self._out(self.thinking.push(text))
 
-    def finish(self) -> str:
-        """The rest, at the end of the stream."""
+    def finish(self, is_cut: bool = False) -> str:
+        """The rest, at the end of the stream; for `is_cut` see WordFilter."""
         shown = self._out(self.thinking.finish())
         if self._answer is not None and not self.terminated:
-            shown += self._answer.finish()
+            shown += self._answer.finish(is_cut)
         return shown
 
     def _out(self, parts: Iterable[Part]) -> str:

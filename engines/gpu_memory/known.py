@@ -41,6 +41,8 @@ GPUS = {
     "H200": (139.8, (9, 0)),
     "B200": (178.3, (10, 0)),
 }
+# Cards that people have, and that TensorRT-LLM 1.x has no kernels for: it begins with Ampere.
+TOO_OLD = {"T4": "7.5", "RTX-2080-Ti": "7.5", "Quadro-RTX-6000": "7.5", "Quadro-RTX-8000": "7.5", "V100": "7.0"}
 
 
 def gpu(name: str) -> Gpu:
@@ -48,6 +50,12 @@ def gpu(name: str) -> Gpu:
     for known, (gib, capability) in GPUS.items():
         if known.lower() == name.lower():
             return Gpu(known, int(gib * GIB), capability)
+    for old, old_capability in TOO_OLD.items():
+        if name.lower().startswith(old.lower()):
+            raise BadModel(
+                f"{name} has compute capability {old_capability}; there is no TensorRT-LLM 1.x for it, which needs 8.0 "
+                "(Ampere) or newer; the text classifier runs there"
+            )
     if not re.fullmatch(r"\d{1,4}(\.\d+)?", name) or float(name) < 1:
         raise BadModel(f"GPU {name!r} isn't known; known: {', '.join(GPUS)}, or its memory in GiB, such as 79.1")
     return Gpu(name, int(float(name) * GIB))

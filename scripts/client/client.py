@@ -33,7 +33,10 @@ CHANNEL = [
 
 
 class TritonAsyncClient:
-    """Asks the models of one server over one gRPC connection, from the event loop in which it is made.
+    """Asks the models of one server over one gRPC connection, from the event loop in which it is first used.
+
+    It may be made anywhere. Once that loop is closed, another one may use it, over a new connection; while it is open,
+    RuntimeError says that the client belongs to it.
 
     At most `max_in_flight` requests are sent at a time, the others wait here. A request that failed as UNAVAILABLE or
     BUSY before anything was received is sent again, up to `retries` times and within its deadline, after a random wait
@@ -51,7 +54,8 @@ class TritonAsyncClient:
         deadline_s: float = DEADLINE_S,
     ) -> None:
         self.url = url
-        self._client = triton_aio.InferenceServerClient(url, channel_args=CHANNEL)
+        self._loop: asyncio.AbstractEventLoop | None = None  # of what the next two hold
+        self._connection: Any = None
         self._places = asyncio.Semaphore(max_in_flight)
         self._max_in_flight = max_in_flight
         self._retries = retries
@@ -73,7 +77,20 @@ class TritonAsyncClient:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        await self._client.close()
+        if self._connection is not None and self._loop is asyncio.get_running_loop():
+            await self._connection.close()
+
+    @property
+    def _client(self) -> Any:
+        """The connection, made in the loop that runs, which is the only one that it works in."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None and not self._loop.is_closed():
+                raise RuntimeError(f"the client of {self.url} belongs to another event loop, which is not closed yet")
+            self._loop, self._tasks = loop, set()
+            self._places = asyncio.Semaphore(self._max_in_flight)
+            self._connection = triton_aio.InferenceServerClient(self.url, channel_args=CHANNEL)
+        return self._connection
 
     async def stream(self, request: Request | str) -> AsyncIterator[Piece]:
         """Yields the pieces of an answer as they come, the last with `is_last`. Raises RequestFailed.
@@ -137,9 +154,13 @@ class TritonAsyncClient:
     @asynccontextmanager
     async def _running(self, work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
         """A task that `close` can end, and that ends with the block in any case."""
-        if self._is_closed:
+        try:
+            if self._is_closed:
+                raise RequestFailed("CANCELLED", "the client was closed")
+            _ = self._client  # of this loop, before anything waits in it
+        except BaseException:
             work.close()
-            raise RequestFailed("CANCELLED", "the client was closed")
+            raise
         task = asyncio.create_task(work)
         self._tasks.add(task)
         try:

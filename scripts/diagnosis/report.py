@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import asdict
 from typing import Any
 
-from bls.contract import ROUTER
+from bls.contract import LLAMA_7B_ENSEMBLE, NVIDIA_NAMES, ROUTER, contract_of
 from scripts.diagnosis.finding import Finding, NotJudged
 from scripts.diagnosis.rules_machine import busiest
 from scripts.diagnosis.sample import Observation
@@ -24,6 +24,7 @@ def as_json(server: str, seen: Observation, findings: list[Finding], not_judged:
         "looks": len(seen.samples),
         "models": len(seen.models),
         "requests": _requests(seen),
+        "requests_by_model": _by_model(seen),
         "busiest": part,
         "busy": round(use, 3),
         "healthy": not findings,
@@ -36,7 +37,7 @@ def for_people(server: str, seen: Observation, findings: list[Finding], not_judg
     part, use = busiest(seen)
     busy = f", {part} busy {use:.0%}" if part else ""
     lines = [
-        f"{server}: {len(seen.models)} models, {_requests(seen)} requests in {round(seen.seconds, 1):g} s{busy}",
+        f"{server}: {len(seen.models)} models, {_counted(seen)} in {round(seen.seconds, 1):g} s{busy}",
         *([_count(findings), ""] if findings else ["nothing wrong was found"]),
     ]
     for finding in findings:
@@ -83,5 +84,19 @@ def _unseen(seen: Observation) -> list[str]:
 
 def _requests(seen: Observation) -> int:
     """Those that came to the router; without one, to all models together."""
-    counted = [seen.counted(ROUTER)] if ROUTER in seen.models else [seen.counted(model) for model in seen.models]
-    return sum(each.requests for each in counted)
+    counts = _by_model(seen)
+    return counts[ROUTER] if ROUTER in seen.models else sum(counts.values())
+
+
+def _by_model(seen: Observation) -> dict[str, int]:
+    return {model: seen.counted(model).requests for model in seen.models}
+
+
+def _counted(seen: Observation) -> str:
+    """The requests of clients: to the router, and to what it does not call itself, such as the ensemble."""
+    if ROUTER not in seen.models:
+        return f"{_requests(seen)} requests"
+    asked = {model: count for model, count in _by_model(seen).items() if count and model != ROUTER}
+    own = [model for model in asked if contract_of(model) is None or model in (LLAMA_7B_ENSEMBLE, *NVIDIA_NAMES)]
+    beside = "".join(f" and {asked[model]} to {model}" for model in own)
+    return f"{_requests(seen)} requests to {ROUTER}{beside}"

@@ -180,7 +180,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--mix", type=Path, default=MIX, metavar="FILE", help="file with prompts, such as scripts/stress/mix.jsonl"
     )
     parser.add_argument("--exact", action="store_true", help="make each answer exactly max_tokens long (by min_tokens)")
-    parser.add_argument("--chat", action="store_true", help="send each prompt as a user message in the chat template")
+    parser.add_argument(
+        "--raw",
+        dest="chat",
+        action="store_false",
+        help="send the prompts as they are, not as messages in the chat template: a chat model may end at once",
+    )
     parser.add_argument(
         "--bucket", type=_whole(1024), metavar="N", help="send N requests of similar max_tokens together"
     )

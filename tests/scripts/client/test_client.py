@@ -299,3 +299,28 @@ def test_an_endless_answer_can_be_left_from_the_middle_of_the_loop():
         assert fake.stopped() == 50
 
     play(scenario)
+
+
+# Made outside of a loop, used from several
+
+
+def test_a_client_is_made_outside_of_any_loop_and_used_in_one_after_the_other():
+    client = TritonAsyncClient("127.0.0.1:1")
+
+    async def scenario(fake):
+        client.url = fake.url
+        assert (await client.generate(Request(TEXT))).text == TEXT
+
+    play(scenario)
+    play(scenario)
+
+
+def test_a_second_loop_beside_the_first_is_told_whose_client_it_is():
+    async def scenario(fake):
+        async with TritonAsyncClient(fake.url) as client:
+            await client.generate(Request(TEXT))
+            with pytest.raises(RuntimeError, match="belongs to another event loop"):
+                await asyncio.to_thread(asyncio.run, client.generate(Request(TEXT)))
+            assert (await client.generate(Request(TEXT))).text == TEXT
+
+    play(scenario)

@@ -305,3 +305,9 @@ def test_by_the_llm_api_the_sizes_in_the_config_count(tmp_path, capsys):
     assert used() < used(max_num_tokens=16384) < used(max_batch_size=512)
     config.write_text(config.read_text().replace('"512"', '"many"'))
     assert "max_batch_size is 'many'" in run(capsys, *arguments, repository=tmp_path)[2]
+
+
+@pytest.mark.parametrize("gpu", ["T4", "v100-32gb"])
+def test_a_card_that_tensorrt_llm_left_behind_is_refused_with_its_reason(capsys, gpu):
+    assert plan.main(["--gpu", gpu]) == 2
+    assert "there is no TensorRT-LLM 1.x for it, which needs 8.0 (Ampere) or newer" in capsys.readouterr().err

@@ -9,6 +9,8 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+from bls.contract import PREPROCESSING, ROUTER, TEXT_PIPELINE, contract_of
+from bls.paths import ROOT
 from scripts.bench.length_buckets import LengthBuckets
 from scripts.stress import __main__ as stress
 from scripts.stress.picture import draw
@@ -276,3 +278,12 @@ def test_the_command_can_send_near_lengths_together(tmp_path):
     mix = mix_of(tmp_path, {"text": "a", "max_tokens": 400}, {"text": "b", "max_tokens": 50})
     fake, status = run("--requests=32", "--bucket=4", f"--mix={mix}", "--seed=3", "--model=llama_7b_ensemble")
     assert (status, fake.started()) == (0, 32)
+
+
+@pytest.mark.parametrize(
+    ("name", "model"), [("router", ROUTER), ("tokenizer", PREPROCESSING), ("classifier", TEXT_PIPELINE)]
+)
+def test_the_prompts_for_perf_analyzer_name_inputs_of_their_model(name, model):
+    rows = json.loads((ROOT / "scripts" / "stress" / f"perf_analyzer_{name}.json").read_text())["data"]
+    known = contract_of(model).input_names
+    assert rows and all(set(row) <= known and all(len(values) == 1 for values in row.values()) for row in rows)

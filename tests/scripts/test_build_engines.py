@@ -7,7 +7,7 @@ import pytest
 
 from bls import manifest
 from bls.paths import MODEL_REPOSITORY
-from engines.builders import build, sources
+from engines.builders import build, model_files, sources
 from engines.builders.sources import BadSource, Source
 from engines.specs import Spec
 from scripts import build_engines
@@ -233,3 +233,20 @@ def test_the_command_knows_the_tiers(tmp_path, capsys):
 
 def test_the_shipped_engines_folder_is_the_one_that_models_read():
     assert manifest.built_folder(MODEL_REPOSITORY, "x").parent == build_engines.BUILT
+
+
+@pytest.mark.parametrize("family", ["gemma3", "phi3", "qwen2moe"])
+def test_a_gguf_file_of_a_family_that_openvino_does_not_read_is_refused_by_its_name(tmp_path, family):
+    changed = {"general.architecture": family, f"{family}.context_length": 64, "tokenizer.ggml.tokens": []}
+    gguf(tmp_path, **changed)
+    with pytest.raises(BadSource, match=f"of the family '{family}'; OpenVINO reads GGUF files of llama, qwen2, qwen3"):
+        model_files.describe(tmp_path, None)
+
+
+def test_a_folder_of_the_hugging_face_kind_is_refused_with_the_command_that_converts_it(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(BadSource, match=f"optimum-cli export openvino --model {tmp_path} "):
+        Source.parse(str(tmp_path))
+    with pytest.raises(BadSource, match="optimum-cli export openvino --model a/b "):
+        sources.wanted("a/b", ["config.json", "model.safetensors"])

@@ -27,6 +27,7 @@ from scripts.host.interruption import Interrupted, interruptible
 from scripts.host.preflight import Refused
 from scripts.host.progress import Progress
 from scripts.server import (
+    article_parameters,
     closed_engines,
     control_key,
     gateway_process,
@@ -197,6 +198,7 @@ def check(settings: Settings) -> None:
     if settings.ready_port is not None:
         ports["--ready-port"] = settings.ready_port
     preflight.check_ports(settings.host, ports)
+    article_parameters.check(settings.repository, settings.models, settings.config_name)
     instances = model_folders.python_instances(settings.repository, list(settings.models), settings.config_name)
     preflight.check_shared_memory(instances)
 

@@ -76,9 +76,9 @@ class Source:
 
 
 def convert(model: str) -> str:
-    """What to do with weights that OpenVINO doesn't read; the tool needs PyTorch, so it gets an environment of its own."""
+    """What to do with weights that OpenVINO doesn't read; the tool needs PyTorch, hence an environment of its own."""
     return (
-        "OpenVINO needs it converted: python3 -m venv ~/export && ~/export/bin/pip install 'optimum-intel[openvino]' "
+        "convert it: python3 -m venv ~/export && ~/export/bin/pip install 'optimum-intel[openvino]' "
         f"&& ~/export/bin/optimum-cli export openvino --model {model} --weight-format int8 ~/converted; "
         "then name ~/converted"
     )

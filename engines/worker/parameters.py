@@ -42,6 +42,23 @@ class EngineParameters:
     inference_num_threads: int | None = None
 
 
+# Parameters that articles print and no engine has -> where what they mean is set.
+ELSEWHERE = {
+    "batching_strategy": "NVIDIA's templates fill gpt_model_type with it: set that",
+    "decoupled_mode": "set model_transaction_policy { decoupled: true }, outside of parameters",
+    "decoupled": "set model_transaction_policy { decoupled: true }, outside of parameters",
+    "max_queue_delay_microseconds": "set it in dynamic_batching { }, outside of parameters",
+    "preferred_batch_size": "set it in dynamic_batching { }, outside of parameters",
+    "preserve_ordering": "set it in dynamic_batching { }, outside of parameters",
+    "gpu_memory_utilization": "that is vLLM's; set max_tokens_in_paged_kv_cache or, on GPUs, "
+    "kv_cache_free_gpu_mem_fraction",
+    "eviction_policy": "there is no choice: the blocks that were unused for longest go first",
+    "priority": "set priority_levels in dynamic_batching { } of llm_router; 1 is the highest",
+    "stream": "it is an input of each request",
+    "cuda_graph": "the engine's parameter is cuda_graph_mode",
+}
+
+
 def choice(values: Mapping[str, Any]) -> Callable[[str], Any]:
     """Reads one of the texts that are named."""
 
@@ -108,7 +125,8 @@ def read_as(kind: type[Parameters], readers: Readers, parameters: Mapping[str, s
     values: dict[str, Any] = {}
     for key, text in parameters.items():
         if key not in readers:
-            raise BadParameter(f"parameter {key} is unknown; known: {', '.join(readers)}")
+            hint = f"{ELSEWHERE[key]}; " if key in ELSEWHERE else ""
+            raise BadParameter(f"parameter {key} is unknown; {hint}known: {', '.join(readers)}")
         field, reader = readers[key]
         try:
             values[field] = reader(text)

@@ -6,6 +6,7 @@ python -m scripts.bench classifier  the text classifier without and with dynamic
 python -m scripts.bench filter      the word filter against ahocorasick_rs and the loop that looks for each word
 python -m scripts.bench gateway     the gateway against gRPC on the same server: latency, events a core, memory
 python -m scripts.bench goodput     the router at up to five times its capacity
+python -m scripts.bench hops        what a step of an ensemble costs, by the size of what it hands on
 python -m scripts.bench instances   tokenizer and detokenizer over instances and queue delays
 python -m scripts.bench policy      a decision with everything on, and how soon an edited policy is in force
 python -m scripts.bench response    the router's own Python between two responses, with warm and with cold caches
@@ -24,6 +25,7 @@ BENCHES = {
     "filter": "scripts.bench.filter",
     "gateway": "scripts.bench.gateway",
     "goodput": "scripts.bench.goodput",
+    "hops": "scripts.bench.hops",
     "instances": "scripts.bench.instances",
     "policy": "scripts.bench.policy",
     "response": "scripts.bench.response",

@@ -13,8 +13,21 @@ from itertools import zip_longest
 from scripts.host.preflight import Refused
 
 MODES = ("none", "poll", "explicit")
-# By name, with dashes for underscores, of NVIDIA's launch_triton_server.py: what to use instead.
+_BUILT = "it is fixed when the engine is built: [tier.tensorrt_llm] of engines/specs.toml"
+# By name, with dashes for underscores, of NVIDIA's launch_triton_server.py and of articles: what to use instead.
 LAUNCHER = {
+    "cuda-graph": "cuda_graph_mode is a parameter of the engine's config.pbtxt",
+    "rate-limiter": "use --rate-limit=execution_count",
+    "gpus": "that is docker's flag: give it before the image's name",
+    "shm-size": "that is docker's flag: give it before the image's name",
+    "max-input-length": _BUILT,
+    "max-input-len": _BUILT,
+    "max-output-length": _BUILT,
+    "max-output-len": _BUILT,
+    "max-seq-len": _BUILT,
+    "max-batch-size": _BUILT,
+    "max-num-tokens": _BUILT,
+    "tp-size": "use serve gpu --world-size N",
     "model-repo": "use --model-repository",
     "tensorrt-llm-model-name": "engine models are found by their backend; --load-model and --skip-model choose",
     "force": "it is not needed: only a port that is taken stops a server from starting",

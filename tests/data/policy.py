@@ -50,6 +50,7 @@ LARGE_MAX_IN_FLIGHT = 24  # Requests at the large model, over all router process
 SHED_MAX_PROMPT_TOKENS = 2048  # then prompts up to this length go to the small one, whatever they ask for.
 PARAMETERS: tuple[str, ...] = ()  # ("x-plan",): further parameters and forwarded headers, for prompt.parameters.
 TIME_ZONE = "UTC"  # "Europe/Zurich": the zone of state.now, for rules by the clock.
+THINKING = "show"  # "cut": what a model writes between <think> and </think> doesn't reach the reader.
 TEMPLATE_VALUES = ("enable_thinking",)  # Of chat_template_kwargs, what requests may tell a model's chat template.
 REFUSAL = "I can't help with that."  # What a client reads where `choose` refuses.
 

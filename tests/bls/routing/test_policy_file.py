@@ -31,6 +31,7 @@ def with_example(arguments, source=SOURCE):
 
 
 FIRST_RULE = "    if not prompt.fits(SMALL):\n"
+NEXT_RULE = "    if CLIENTS_MAY_CHOOSE and prompt.wanted:\n"
 
 
 # What is refused, and where it is said to be
@@ -103,9 +104,9 @@ def test_a_policy_without_its_context_rules_is_refused():
 
 
 def test_a_policy_that_throws_dice_is_refused():
-    dice = f'    import random\n    if random.random() < 0.5:\n        return Decision(LARGE, "luck")\n{FIRST_RULE}'
+    dice = f'    import random\n    if random.random() < 0.5:\n        return Decision(LARGE, "luck")\n{NEXT_RULE}'
     with pytest.raises(BadPolicy, match=r"another answer|EXAMPLES"):
-        check(SHIPPED, edited(FIRST_RULE, dice))
+        check(SHIPPED, edited(NEXT_RULE, dice))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bls.words import affixes, borders, characters, frequent, pinyin, table
+from bls.words import affixes, borders, characters, frequent, pattern_questions, pinyin, table
 from bls.words import trie as word_trie
 from bls.words.candidates import BORDER, TAIL
 from bls.words.cjk import is_cjk
@@ -80,9 +80,12 @@ def _patterns(patterns: list[Pattern], arrays: list[npt.NDArray[np.int32]]) -> d
     """The patterns as they are, and what each character of a prompt becomes: the patterns' own letters or nothing."""
     phrases = [phrase for pattern in patterns for step in pattern.steps for phrase in step.phrases]
     phrases += [phrase for pattern in patterns for phrase in pattern.not_after]
-    alphabet = word_trie.Alphabet.of([token for phrase in phrases for token in phrase], borders.joins_of)
+    tokens = [token for phrase in phrases for token in phrase]
+    tokens += [word for words in pattern_questions.folded_words(normaliser(PATTERN_FOLDING)).values() for word in words]
+    alphabet = word_trie.Alphabet.of(tokens, borders.joins_of)
     return {
         "patterns": patterns,
+        "questions": pattern_questions.folded_words(normaliser(PATTERN_FOLDING)),
         "symbols": "".join(alphabet.codes),  # in the order of their codes, from FIRST_CODE on
         "arrays": _placed(characters.tables(normaliser(PATTERN_FOLDING), alphabet), arrays),
     }

@@ -2,6 +2,7 @@
 
     (ignore|disregard) .. (previous|prior) .. instruction*    other words may stand at `..`: up to 3, or N at `..N`
     !(don't|never) forget your rules                          not where one of the first stands directly before
+    ?forget (your|the) rules                                  not in a question about such words, but for "you"
     "<|im_start|>" (system|assistant)                         quoted: its signs count too
 
 Words compare as those of the word lists do. A Chinese character counts as half a word. There are no other signs, so
@@ -45,6 +46,7 @@ class Pattern(NamedTuple):
     line: int
     not_after: tuple[Phrase, ...]
     steps: tuple[Step, ...]
+    spares_questions: bool = False
 
 
 class BadPattern(ValueError):
@@ -67,6 +69,7 @@ def parsed(text: str, family: str, line: int, folded: Normaliser) -> Pattern:
     """One line as a pattern. Raises BadPattern."""
     if len(text) > MAX_LINE_CHARACTERS:
         raise BadPattern(f"longer than {MAX_LINE_CHARACTERS} characters")
+    spares, text = text.startswith("?"), text.removeprefix("?")
     negated, text = text.startswith("!"), text.removeprefix("!")
     not_after: tuple[Phrase, ...] = ()
     steps: list[Step] = []
@@ -86,7 +89,7 @@ def parsed(text: str, family: str, line: int, folded: Normaliser) -> Pattern:
     shortest = sum(min(map(len, step.phrases)) for step in steps)
     if shortest == 1 and not all(phrase[0].startswith('"') for phrase in steps[0].phrases):
         raise BadPattern("a single word would be found everywhere; put single words into words/deny")
-    return Pattern(family, line, not_after, tuple(steps))
+    return Pattern(family, line, not_after, tuple(steps), spares)
 
 
 def _parts(text: str, folded: Normaliser) -> Iterator[tuple[int, tuple[Phrase, ...] | None]]:
@@ -97,7 +100,7 @@ def _parts(text: str, folded: Normaliser) -> Iterator[tuple[int, tuple[Phrase, .
         if not found:
             near = text[at:].strip()[:20]
             raise BadPattern(
-                f'{near!r} is not understood; a pattern has words, (a|b), "signs", .. and a ! at the start'
+                f'{near!r} is not understood; a pattern has words, (a|b), "signs", .. and a ? or ! at the start'
             )
         at = found.end()
         gap, group, quoted, word = found.groups()

@@ -16,9 +16,10 @@ from functools import cache
 from itertools import accumulate, chain, groupby
 from typing import Any, NamedTuple
 
+from bls.words.pattern_questions import is_about_something_else
 from bls.words.pattern_tokens import SENTENCE_END, SEVERAL_WORDS, SIGN, Atoms, Fold
 
-_SENTENCE_ENDS = re.compile(r"[.!?;。！？；…\n]")
+_SENTENCE_ENDS = re.compile(r"[.!?;:。！？；：…\n]")
 _FULL_WIDTH_SIGN = re.compile("[＜［＃]")
 _SIGNS_AS_LETTERS = re.compile(r"[@$€!+](?<=[A-Za-z0-9@$€!+].)(?=[A-Za-z0-9@$€!+])")  # the rare sign first
 _LETTER_OF_SIGN = dict(zip("@$€!+", "aseit", strict=True))
@@ -39,6 +40,7 @@ class _Pattern(NamedTuple):
     not_after: int  # a group's number, or -1
     gaps: tuple[int, ...]
     groups: tuple[int, ...]  # which phrases each step may be
+    spares_questions: bool
 
 
 class PatternScanner:
@@ -46,6 +48,7 @@ class PatternScanner:
 
     def __init__(self, header: Mapping[str, Any], pages: memoryview, blocks: memoryview, several: memoryview) -> None:
         self._fold = Fold(header["symbols"], several, pages, blocks)
+        self._questions = {name: frozenset(words) for name, words in header["questions"].items()}
         self._groups: dict[tuple[tuple[str, ...], ...], int] = {}
         self._patterns = [
             _Pattern(
@@ -53,8 +56,9 @@ class PatternScanner:
                 self._group(not_after) if not_after else -1,
                 tuple(gap for gap, _ in steps),
                 tuple(self._group(phrases) for _, phrases in steps),
+                spares_questions,
             )
-            for family, line, not_after, steps in header["patterns"]
+            for family, line, not_after, steps, spares_questions in header["patterns"]
         ]
         self._atoms = Atoms({token for phrases in self._groups for phrase in phrases for token in phrase})
         self._words: dict[int, list[int]] = {}  # groups with a phrase of this word alone,
@@ -94,7 +98,22 @@ class PatternScanner:
         places = self._places(atoms, {group for pattern in possible for group in (pattern.not_after, *pattern.groups)})
         at = _positions(tokens)
         sentences = cache(lambda: self._sentence_starts(text, tokens))
-        return [pattern.match for pattern in possible if self._stands(pattern, places, at, sentences)]
+        found = []
+        for pattern in possible:
+            reached = self._reached(pattern, places, at, sentences)
+            if pattern.spares_questions:
+                reached = [place for place in reached if not self._is_asked(place, tokens, sentences())]
+            if reached:
+                found.append(pattern.match)
+        return found
+
+    def _is_asked(self, place: Place, tokens: list[str], starts: set[int]) -> bool:
+        """Whether it stands in a question about something else."""
+        first = max((start for start in starts if start <= place[0]), default=0)
+        behind = min((start for start in starts if start >= place[1]), default=len(tokens))
+        return is_about_something_else(
+            tokens[first : place[0]], tokens[first:behind], tokens[place[1] : behind], self._questions
+        )
 
     def _possible(self, present: set[int]) -> list[_Pattern]:
         """The patterns whose steps can all be made of these atoms. Nearly always none, so it must be quick."""
@@ -190,13 +209,13 @@ class PatternScanner:
         return all(atom in there for atom, there in zip(rest, atoms[place : place + len(rest)], strict=True))
 
     @staticmethod
-    def _stands(
+    def _reached(
         pattern: _Pattern,
         places: Mapping[int, list[Place]],
         at: Sequence[int],
         sentence_starts: Callable[[], set[int]],
-    ) -> bool:
-        """Whether the steps follow each other closely enough."""
+    ) -> list[Place]:
+        """Where the last step stands, of those that follow each other closely enough."""
         reached = places.get(pattern.groups[0], [])
         barred = {end for _, end in places.get(pattern.not_after, ())}.intersection(start for start, _ in reached)
         if barred:
@@ -210,8 +229,8 @@ class PatternScanner:
                 if (before := bisect_right(ends, start)) and at[start] - at[ends[before - 1]] <= gap
             ]
             if not reached:
-                return False
-        return bool(reached)
+                break
+        return reached
 
     def _sentence_starts(self, text: str, tokens: list[str]) -> set[int]:
         """Tokens before which a sentence ended: a "never" there belongs to another one. All, if that can't be told."""

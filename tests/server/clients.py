@@ -110,6 +110,11 @@ class GrpcStream:
             if isinstance(message, Exception) or is_final(message):
                 return
 
+    @property
+    def arrived(self) -> int:
+        """How many messages have come that `messages` has not given yet."""
+        return self._arrived.qsize()
+
     def cancel(self) -> None:
         self._client.stop_stream(cancel_requests=True)
 

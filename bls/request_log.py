@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from bls.ports import Metrics
 from bls.routing.policy_file import POLICY_ERROR
 from bls.routing.route import Route
+from bls.safety.settings import ALLOW, CHECK_NAMES
 
 REQUESTS = "llm_router_requests_total"
+FINISHES = "llm_router_finishes_total"
 IN_FLIGHT = "llm_router_requests_in_flight"
 FIRST_TOKEN = "llm_router_time_to_first_token_seconds"
 INPUT_TOKENS = "llm_router_input_tokens_total"
@@ -28,10 +30,21 @@ BASELINE_COST = "llm_router_baseline_cost_total"
 FIRST_TOKEN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
-def declare(metrics: Metrics) -> None:
+# All that a request may end with: why its answer ended, or the class of its error.
+_ENDS = ("stop", "length", "stop_word", "bad_word", "filtered", "refused", "timeout", "cancelled", "engine_error")
+_ERRORS = ("bad_request", "busy", "unavailable", "internal")
+
+
+def declare(metrics: Metrics, models: Sequence[str] = ()) -> None:
+    """Of what an alert reads, each series is there as 0 from the start: its first burst would raise nothing else."""
     metrics.declare(REQUESTS, "COUNTER", "Requests that ended, by engine model, reason and finish")
+    metrics.declare(FINISHES, "COUNTER", "Requests that ended, by finish")
+    for finish in (*_ENDS, *_ERRORS):
+        metrics.add(FINISHES, 0, finish=finish)
     metrics.declare(IN_FLIGHT, "GAUGE", "Requests being answered")
     metrics.declare(FIRST_TOKEN, "HISTOGRAM", "Seconds from dispatch to the first token", FIRST_TOKEN_BUCKETS)
+    for model in models:
+        metrics.show(FIRST_TOKEN, model=model)
     metrics.declare(INPUT_TOKENS, "COUNTER", "Prompt tokens by engine model")
     metrics.declare(OUTPUT_TOKENS, "COUNTER", "Generated tokens by engine model")
     declare_verdicts(metrics)
@@ -56,6 +69,9 @@ def declare(metrics: Metrics) -> None:
 def declare_verdicts(metrics: Metrics) -> None:
     metrics.declare(VERDICTS, "COUNTER", "Prompts judged before any engine, by action and reason")
     metrics.declare(FAILED_CHECKS, "COUNTER", "Checks of a prompt that could not decide, by check")
+    metrics.add(VERDICTS, 0, action=ALLOW, reason="clean")
+    for check in CHECK_NAMES.values():
+        metrics.add(FAILED_CHECKS, 0, check=check)
 
 
 def count_verdict(metrics: Metrics, action: str, reason: str, failed_checks: Sequence[str]) -> None:
@@ -113,6 +129,7 @@ class RequestRecord:
             f" first_token_ms={first} total_ms={(time.monotonic() - self.started) * 1000:.1f}"
         )
         metrics.add(REQUESTS, model=self.model, reason=self.reason, finish=self.finish)
+        metrics.add(FINISHES, finish=self.finish)
         if self.verdict != "-":
             action, reason = self.verdict.split(":")
             count_verdict(metrics, action, reason, self.failed_checks)

@@ -37,7 +37,7 @@ class Router:
     ) -> None:
         decides = routing or Routing()
         self._parts = Parts(models, engines, metrics, words, safety, accumulate, decides, hides_cut_words)
-        request_log.declare(metrics)
+        request_log.declare(metrics, self.policy.settings.models)
         shadow.declare(metrics)
 
     @property

@@ -286,6 +286,9 @@ class Metrics:
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         self._metric(name, labels).increment(amount)
 
+    def show(self, name: str, **labels: str) -> None:
+        self._metric(name, labels)
+
     def observe(self, name: str, value: float, **labels: str) -> None:
         self._metric(name, labels).observe(value)
 

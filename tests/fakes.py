@@ -147,6 +147,9 @@ class FakeMetrics:
     def add(self, name, amount=1, **labels):
         self.values[(name, *sorted(labels.values()))] += amount
 
+    def show(self, name, **labels):
+        self.seen[(name, *sorted(labels.values()))] += 0
+
     def set(self, name, value, **labels):
         self.values[(name, *sorted(labels.values()))] = value
 

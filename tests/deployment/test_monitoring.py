@@ -12,7 +12,10 @@ from itertools import combinations
 import pytest
 import yaml
 
+from bls import errors, request_log
 from bls.paths import ROOT
+from bls.router import Router
+from tests.fakes import FakeEngines, FakeMetrics, FakeModels
 
 MONITORING = ROOT / "monitoring"
 GROUPS = yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"]
@@ -94,3 +97,31 @@ def test_every_panel_asks_the_datasource_that_the_reader_chose():
     assert (choice["type"], choice["query"], source["isDefault"]) == ("datasource", source["type"], True)
     asking = [*DASHBOARD["annotations"]["list"], *(panel for panel in DASHBOARD["panels"] if panel["type"] != "row")]
     assert all(each["datasource"]["uid"] == f"${{{choice['name']}}}" for each in asking)
+
+
+COUNTED = re.compile(r"\b(llm_router_\w+?)(?:_bucket)?\{?(?:(\w+)=~?\"([^\"]*)\")?[}\[]")
+
+
+# Of the readiness page and of the policy's own thread, which have tests of their own.
+OTHERS = ("llm_router_model", "llm_router_shared", "llm_router_server", "llm_router_breakers", "llm_router_policy_re")
+
+
+def test_what_an_alert_reads_of_the_router_is_there_before_the_first_request():
+    """Else the first burst is the birth of its series, which no increase() sees."""
+    metrics = FakeMetrics()
+    Router(FakeModels(), FakeEngines(), metrics)
+    shown = {name for name, *_ in (*metrics.values, *metrics.seen)}
+    for alert, rule in ALERTS.items():
+        for name, label, values in COUNTED.findall(rule["expr"]):
+            if name.startswith(
+                ("llm_router_model", "llm_router_shared", "llm_router_breakers", "llm_router_policy_re")
+            ):
+                continue  # of the readiness page and of the policy's own thread, which have tests of their own
+            assert name in shown, (alert, name)
+            for value in values.split("|") if label else ():
+                assert (name, value) in metrics.values, (alert, name, value)
+
+
+def test_every_end_of_a_request_is_counted_from_the_start():
+    ends = {error.prefix.lower() for error in vars(errors).values() if isinstance(getattr(error, "prefix", None), str)}
+    assert ends <= {*request_log._ENDS, *request_log._ERRORS}

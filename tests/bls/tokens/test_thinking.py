@@ -19,8 +19,8 @@ CUTS = st.lists(st.integers(0, 120), max_size=20)
 
 def whole(text):
     """The oracle, by an expression: the answer and the thought of a whole text."""
-    thoughts = re.findall(r"<think>(.*?)(?:</think>|$)", text, re.DOTALL)
-    answer = re.sub(r"<think>.*?(?:</think>\s*|$)", "\0", text, flags=re.DOTALL)
+    thoughts = re.findall(r"<think>(.*?)(?:</think>|\Z)", text, re.DOTALL)
+    answer = re.sub(r"<think>.*?(?:</think>\s*|\Z)", "\0", text, flags=re.DOTALL)
     # Space behind a thought goes, also that between two; and so does half of a tag at the end.
     answer = re.sub(r"\0\s+", "\0", answer).replace("\0", "")
     in_thought = text.rpartition(OPEN)[1] and CLOSE not in text.rpartition(OPEN)[2]

@@ -28,7 +28,9 @@ ANTHROPIC = {
 def check(piece: Piece, refusals_are_errors: bool) -> None:
     """Raises a Failure for a piece that ends an answer as no answer should end."""
     if piece.finish == "refused" and refusals_are_errors:
-        raise BadRequest(f"the prompt is refused ({piece.reason}): {piece.text}", None, "content_policy_violation")
+        # OpenAI's words, by which LiteLLM knows it.
+        why = f"the request was rejected as a result of the safety system ({piece.reason}): {piece.text}"
+        raise BadRequest(why, None, "content_policy_violation")
     if piece.finish and piece.finish not in OPENAI:
         raise failure_of(piece.finish)
 

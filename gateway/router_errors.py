@@ -34,6 +34,7 @@ _NAMES = {
     "guided_decoding_guide_type": "response_format",
 }
 _OUR_NAME = re.compile(rf"\b({'|'.join(_NAMES)})\b")
+_CONTEXT = re.compile(r"the context of \S+ holds (\d+)")
 _FIRST_NAME = re.compile(r"[a-z_]+(?=[\[ .])")
 _PARAMS = {
     "messages", "prompt", "stop", "max_tokens", "temperature", "top_p", "top_k", "seed", "min_tokens", "user",
@@ -75,8 +76,10 @@ def _bad_request(text: str) -> Failure:
     text = _OUR_NAME.sub(lambda name: _NAMES[name[1]], text)
     if text.startswith("tier is "):
         return NotFound(f"the model does not exist: {text.removeprefix('tier is ')}", "model", "model_not_found")
-    if "the context of" in text:
-        return BadRequest(text, "messages", "context_length_exceeded")
+    if context := _CONTEXT.search(text):
+        # OpenAI's words first: LiteLLM and others know it by them rather than by the code.
+        said = f"this model's maximum context length is {context[1]} tokens; {text}"
+        return BadRequest(said, "messages", "context_length_exceeded")
     first = _FIRST_NAME.match(text)
     param = first[0] if first and first[0] in _PARAMS else None
     return BadRequest(text, param)

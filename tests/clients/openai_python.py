@@ -7,7 +7,6 @@ from typing import Any
 import openai
 from checks import ENDLESS, PROMPT, check, given, run
 from openai import AsyncOpenAI, OpenAI
-from pydantic import BaseModel
 
 URL, KEY = given()
 MESSAGES: Any = [{"role": "user", "content": PROMPT}]
@@ -154,10 +153,6 @@ async def many_are_answered_at_once() -> None:
 
         found = await asyncio.gather(*map(one, range(16)))
         assert found == [f"number {number} here" for number in range(16)]
-
-
-class Person(BaseModel):
-    name: str
 
 
 if __name__ == "__main__":

@@ -2,9 +2,12 @@
 
 python -m scripts.bench gateway
 python -m scripts.bench gateway --rounds 5
-python -m scripts.bench gateway --engine          the tokens/s at 32 streams too, on the real server and engine
+python -m scripts.bench gateway --engine              the tokens/s at 32 streams too, on the real server and engine
+python -m scripts.bench gateway --litellm FILE        LiteLLM's proxy before the gateway, too; FILE is its program, from
+                                                      pip install 'litellm[proxy]' in an environment of its own
 
-A core's worth is counted in the gateway's own CPU time, so that what else the machine does changes little.
+Where one request is asked at a time, each goes every way in turn. A core's worth is counted in the process's own CPU
+time, so that what else the machine does changes little.
 """
 
 from __future__ import annotations
@@ -14,134 +17,111 @@ import asyncio
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
 from bls.paths import ROOT
-from scripts.bench.gateway_load import Answers, ByGrpc, ByHttp, load
-from scripts.bench.local_server import running_server
+from scripts.bench.gateway_rounds import Hop, engine_rounds, stand_in_rounds
+from scripts.bench.local_server import free_ports, running_server
 from scripts.host import processes
 
-WORDS = 200  # of a streamed answer of the stand-in
-ENGINE_WORDS = 64
-STREAMS = 32
+LITELLM = """model_list:
+  - model_name: auto
+    litellm_params: {model: "%s", api_base: "http://127.0.0.1:%d/v1", api_key: none}
+"""
+# It asks for a list of prices elsewhere when it starts, and warns of each model that is not on it.
+LITELLM_VARIABLES = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "NO_DOCS": "True"}
 
 
 @contextmanager
-def started(module: str, *arguments: str, pattern: str) -> Iterator[tuple[int, int]]:
-    """Pid of the module's process and the port that it says it listens on."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", module, *arguments]
-    with tempfile.TemporaryFile() as rest:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if found := re.search(pattern, line.decode()):
-                    break
-                rest.write(line)
-            else:
-                raise RuntimeError(f"{module} did not start")
-            with open(os.devnull, "wb") as nowhere:
-                drain = subprocess.Popen(["cat"], stdin=process.stdout, stdout=nowhere)
-            yield process.pid, int(found[1])
-        finally:
-            process.terminate()
-            process.wait(60)
-            drain.wait(60)
+def started(command: Sequence[str], pattern: str, variables: Mapping[str, str] | None = None) -> Iterator[Hop]:
+    """The command's process, and the port that it says it listens on."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **(variables or {})}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    said = []
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line.decode(errors="replace"))
+            if found := re.search(pattern, said[-1]):
+                break
+        else:
+            raise RuntimeError(f"{command[0]} did not start: {''.join(said[-5:])}")
+        with open(os.devnull, "wb") as nowhere:
+            drain = subprocess.Popen(["cat"], stdin=process.stdout, stdout=nowhere)
+        yield Hop(process.pid, int(found[1]))
+    finally:
+        process.terminate()
+        process.wait(60)
+        drain.wait(60)
+
+
+def stand_in() -> Any:
+    return started([sys.executable, "-m", "scripts.bench.gateway_stand_in"], r"^(\d+)$")
 
 
 def gateway_beside(target: str) -> Any:
     flags = (f"--triton={target}", "--triton-metrics=none", "--port=0")
-    return started("scripts.gateway", *flags, pattern=r"listening on http://\S+:(\d+)")
+    command = [sys.executable, "-m", "scripts.gateway", *flags]
+    return started(command, r"listening on http://\S+:(\d+)")
 
 
-def cpu_s(pid: int) -> float:
-    return sum(processes.cpu_seconds(pid).values())
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
-
-
-def milliseconds(answers: Answers) -> tuple[float, float]:
-    """p50 and p99."""
-    return percentile(answers.seconds, 0.5) * 1000, percentile(answers.seconds, 0.99) * 1000
-
-
-async def stand_in_rounds(pid: int, port: int, target: str, rounds: int) -> dict[str, Any]:
-    """Medians over the rounds."""
-    direct, through = ByGrpc(target), ByHttp(port)
-    found: dict[str, list[float]] = {}
-
-    def note(name: str, value: float) -> None:
-        found.setdefault(name, []).append(value)
-
-    await load(through.one, 200, 8, 2, False)
-    await load(direct.one, 200, 8, 2, False)
-    for _ in range(rounds):
-        for at_a_time, count in ((1, 400), (STREAMS, 1600)):
-            by_grpc = milliseconds(await load(direct.one, count, at_a_time, 2, False))
-            by_http = milliseconds(await load(through.one, count, at_a_time, 2, False))
-            for name, one, other in zip(("p50", "p99"), by_grpc, by_http, strict=True):
-                note(f"grpc_{name}_ms_at_{at_a_time}", one)
-                note(f"added_{name}_ms_at_{at_a_time}", other - one)
-        before = cpu_s(pid)
-        whole = await load(through.one, 2000, 16, 2, False)
-        between = cpu_s(pid)
-        streamed = await load(through.one, 96, STREAMS, WORDS, True)
-        note("requests_a_core", len(whole.seconds) / (between - before))
-        note("events_a_core", streamed.events / (cpu_s(pid) - between))
-    await direct.close()
-    await through.close()
-    return {name: round(statistics.median(values), 2) for name, values in found.items()}
-
-
-async def engine_rounds(port: int, target: str, rounds: int) -> dict[str, Any]:
-    direct, through = ByGrpc(target), ByHttp(port)
-    ratios, rates = [], []
-    await load(direct.one, STREAMS, STREAMS, 8, True)
-    for _ in range(rounds):
-        by_grpc = await load(direct.one, STREAMS, STREAMS, ENGINE_WORDS, True)
-        by_http = await load(through.one, STREAMS, STREAMS, ENGINE_WORDS, True)
-        rates.append(by_grpc.tokens / by_grpc.total_s)
-        ratios.append(by_grpc.total_s / by_http.total_s)  # the same tokens: the answers are greedy
-    await direct.close()
-    await through.close()
-    return {
-        "engine_tokens_per_second": round(statistics.median(rates), 1),
-        "gateway_of_grpc": round(statistics.median(ratios), 3),
-        "gateway_of_grpc_range": [round(min(ratios), 3), round(max(ratios), 3)],
-    }
+@contextmanager
+def litellm_before(gateway: Hop, program: Path, folder: Path) -> Iterator[Hop]:
+    """LiteLLM's proxy with one worker, whose provider is the gateway."""
+    (port,) = free_ports(1)
+    config = folder / "litellm.yaml"
+    # Not `openai/`, which answers /v1/completions by another way than its plain one.
+    config.write_text(LITELLM % ("text-completion-openai/auto", gateway.port))
+    command = [str(program), f"--config={config}", "--host=127.0.0.1", f"--port={port}", "--num_workers=1"]
+    with started(command, rf"running on http://\S+:({port})", LITELLM_VARIABLES) as hop:
+        yield hop
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench gateway", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.bench gateway",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--engine", action="store_true", help="on the real engine too")
+    parser.add_argument("--engine-only", action="store_true", help="on the real engine alone")
+    parser.add_argument("--litellm", type=Path, metavar="FILE", help="LiteLLM's program, to be measured beside")
     options = parser.parse_args(arguments)
     found: dict[str, Any] = {}
-    with started("scripts.bench.gateway_stand_in", pattern=r"^(\d+)$") as (_, router):
-        target = f"127.0.0.1:{router}"
-        with gateway_beside(target) as (pid, port):
-            found |= uvloop.run(stand_in_rounds(pid, port, target, options.rounds))
-            (found["pss_mb"],) = (round(sum(sizes) / 2**20, 1) for sizes in processes.memory_bytes(pid).values())
-    if options.engine:
+    if not options.engine_only:
+        found |= _on_the_stand_in(options.rounds, options.litellm)
+    if options.engine or options.engine_only:
         with (
             tempfile.TemporaryDirectory() as folder,
             running_server(Path(folder)) as server,
-            gateway_beside(server.grpc_url) as (_, port),
+            gateway_beside(server.grpc_url) as gateway,
         ):
-            found |= asyncio.run(engine_rounds(port, server.grpc_url, options.rounds))
+            found |= asyncio.run(engine_rounds(gateway.port, server.grpc_url, options.rounds))
     for name, value in found.items():
-        print(f"{name:28} {value}")
+        print(f"{name:32} {value}")
     print(json.dumps(found))
     return 0
+
+
+def _on_the_stand_in(rounds: int, litellm: Path | None) -> dict[str, Any]:
+    with ExitStack() as stack:
+        router = stack.enter_context(stand_in())
+        target = f"127.0.0.1:{router.port}"
+        hops = {"gateway": stack.enter_context(gateway_beside(target))}
+        if litellm:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            hops["litellm"] = stack.enter_context(litellm_before(hops["gateway"], litellm, folder))
+        found: dict[str, Any] = uvloop.run(stand_in_rounds(target, hops, rounds))
+        for name, hop in hops.items():
+            sizes = processes.memory_bytes(hop.pid).values()
+            found[f"{name}_pss_mb"] = round(sum(map(sum, sizes)) / 2**20, 1)
+        return found

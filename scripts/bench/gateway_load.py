@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from gateway.ask import Ask, piece_of, request_of
@@ -56,7 +56,7 @@ class ByHttp:
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def one(self, max_tokens: int, stream: bool, found: Answers) -> None:
-        connection = self._idle.pop() if self._idle else await asyncio.open_connection("127.0.0.1", self._port)
+        connection = await self._connection()
         reader, writer = connection
         body = json.dumps({"model": "auto", "prompt": PROMPT, "max_tokens": max_tokens, "stream": stream}).encode()
         began, first = time.perf_counter(), None
@@ -80,6 +80,14 @@ class ByHttp:
         found.note(began, first)
         self._idle.append(connection)
 
+    async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        while self._idle:
+            reader, writer = self._idle.pop()
+            if not reader.at_eof():
+                return reader, writer
+            writer.close()
+        return await asyncio.open_connection("127.0.0.1", self._port)
+
     async def close(self) -> None:
         for _, writer in self._idle:
             writer.close()
@@ -99,4 +107,13 @@ async def load(one: One, count: int, at_a_time: int, max_tokens: int, stream: bo
     began = time.perf_counter()
     await asyncio.gather(*(worker() for _ in range(at_a_time)))
     found.total_s = time.perf_counter() - began
+    return found
+
+
+async def in_turn(ways: Mapping[str, One], count: int, max_tokens: int, stream: bool) -> dict[str, Answers]:
+    """So many answers by each way, one at a time, the ways in turn: what the machine does else meets all alike."""
+    found = {name: Answers() for name in ways}
+    for _ in range(count):
+        for name, one in ways.items():
+            await one(max_tokens, stream, found[name])
     return found

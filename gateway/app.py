@@ -18,6 +18,7 @@ from gateway.limits import Limits
 from gateway.metrics import Metrics
 from gateway.parking import Parking
 from gateway.settings import Settings
+from gateway.shared import Shared
 from gateway.triton import Triton
 from gateway.visit import Visit
 
@@ -29,21 +30,21 @@ _LEARN_S = 1.0  # between two questions about the engines' contexts, until there
 class Gateway:
     """One process's. Must be made within the event loop; `close` ends it. Raises BadKeys and BadLedger."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, shared: Shared) -> None:
         self.settings = settings
         self.created = int(time.time())
         self.triton = Triton(settings.triton, settings.server_silent_s)
         self.parking = Parking(lambda: self.triton.is_ready(ROUTER), settings.parked_s, settings.max_parked)
         self.generation = Generation(self.triton, self.parking, settings)
         self.keys = Keys(settings.keys)
-        self.limits = Limits()
+        self.shared = shared
+        self.limits = Limits(shared.accounts)
         self.ledger = Ledger(settings.ledger)
-        self.metrics = Metrics()
+        self.metrics = Metrics(shared.pages.get(shared.worker) if shared.pages else b"")
         self.contexts: dict[str, int] = {}
         self.running = 0  # answers
         self.is_draining = False
         self.live: set[Exchange] = set()
-        self.ledger.sums(lambda name: self.limits.spent(name))
         work = (self._sweep(), self._learn_contexts(), self.triton.silence.mind())
         self._tasks: set[asyncio.Task[None]] = set(map(asyncio.create_task, work))
 
@@ -59,6 +60,18 @@ class Gateway:
                 failure = away
             ticket = ticket or self.parking.ticket()
             await ticket.wait(failure)
+
+    def publish(self) -> None:
+        """Brings the gauges up to date, and lets the other workers read all of the metrics."""
+        own = self.metrics
+        own.set("llm_gateway_in_flight", self.running)
+        own.set("llm_gateway_streams", sum(exchange.is_stream for exchange in self.live))
+        own.set("llm_gateway_parked", self.parking.parked)
+        own.set("llm_gateway_parked_total", self.parking.total)
+        own.set("llm_gateway_ledger_failures_total", self.ledger.failures)
+        own.set("llm_gateway_draining", self.is_draining)
+        if self.shared.pages:
+            self.shared.pages.put(self.shared.worker, own.snapshot())
 
     def drain(self) -> None:
         """No new answers; those that run go on, those that are parked don't."""
@@ -160,7 +173,7 @@ class Gateway:
     def _charge(self, visit: Visit, path: str, status: int, seconds: float) -> None:
         tally, key = visit.tally, visit.key
         cost = round(tally.cost, 9)
-        self.limits.spent(key.name).add(tally.total_tokens, cost)
+        self.limits.spend(key.name, tally.total_tokens, cost)
         self.metrics.add("llm_gateway_prompt_tokens_total", tally.prompt_tokens, key=key.name)
         self.metrics.add("llm_gateway_completion_tokens_total", tally.completion_tokens, key=key.name)
         self.metrics.add("llm_gateway_cost_total", cost, key=key.name)
@@ -179,6 +192,7 @@ class Gateway:
             await asyncio.sleep(SWEEP_S)
             try:
                 self.keys.refresh()
+                self.publish()
                 self._look_at_all(time.monotonic())
             except Exception:  # It must go on for the others.
                 logging.exception("the sweeper")

@@ -32,15 +32,11 @@ async def ready(visit: Visit) -> None:
 
 
 async def metrics(visit: Visit) -> None:
-    """Triton's page as it is, then the gateway's own."""
+    """Triton's page as it is, then the gateway's own, of all its workers together."""
     gateway = visit.gateway
-    own = gateway.metrics
-    own.set("llm_gateway_in_flight", gateway.running)
-    own.set("llm_gateway_streams", sum(exchange.is_stream for exchange in gateway.live))
-    own.set("llm_gateway_parked", gateway.parking.parked)
-    own.set("llm_gateway_parked_total", gateway.parking.total)
-    own.set("llm_gateway_ledger_failures_total", gateway.ledger.failures)
-    own.set("llm_gateway_draining", gateway.is_draining)
+    gateway.publish()
+    shared = gateway.shared
+    own = gateway.metrics.with_others(shared.pages.others(shared.worker) if shared.pages else [])
     await visit.exchange.reply(200, await _tritons_page(gateway.settings.triton_metrics) + own.page(), kind=_PLAIN)
 
 

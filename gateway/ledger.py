@@ -38,7 +38,7 @@ class Spent:
 
     def __init__(self, month: Callable[[], str] = this_month) -> None:
         self._month = month
-        self._sums: dict[str, Sum] = {}
+        self.months: dict[str, Sum] = {}
 
     @property
     def tokens(self) -> int:
@@ -55,11 +55,11 @@ class Spent:
 
     def _now(self) -> Sum:
         month = self._month()
-        if month not in self._sums:
-            self._sums[month] = Sum()
-            while len(self._sums) > MONTHS_KEPT:
-                del self._sums[next(iter(self._sums))]
-        return self._sums[month]
+        if month not in self.months:
+            self.months[month] = Sum()
+            while len(self.months) > MONTHS_KEPT:
+                del self.months[next(iter(self.months))]
+        return self.months[month]
 
 
 class Ledger:
@@ -95,8 +95,8 @@ class Ledger:
             self.failures += 1
             logging.error("the ledger lost a line: %s", error.strerror)
 
-    def sums(self, account: Callable[[str], Spent]) -> None:
-        """Adds what this month's file holds to `account(key name)`. Broken lines are skipped, and said."""
+    def sums(self, add: Callable[[str, int, float], None]) -> None:
+        """Tells `add` of each line of this month's file: key, tokens, cost. Broken lines are skipped, and said."""
         if self._folder is None:
             return
         broken = 0
@@ -104,7 +104,7 @@ class Ledger:
             for line in lines:
                 try:
                     entry = msgspec.json.decode(line)
-                    account(entry["key"]).add(entry["prompt_tokens"] + entry["completion_tokens"], entry["cost"])
+                    add(entry["key"], entry["prompt_tokens"] + entry["completion_tokens"], entry["cost"])
                 except (msgspec.DecodeError, KeyError, TypeError):
                     broken += bool(line.strip())
         if broken:

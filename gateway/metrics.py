@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+import msgspec
 
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _COUNTERS = {
@@ -21,21 +25,27 @@ _GAUGES = {
     "llm_gateway_in_flight": "Requests being answered",
     "llm_gateway_streams": "Streams being sent",
     "llm_gateway_parked": "Requests that wait for a server that is away",
-    "llm_gateway_draining": "1 once the gateway is about to end",
+    "llm_gateway_draining": "Processes of the gateway that are about to end",
 }
+_ALL = {*_COUNTERS, *_GAUGES}
 _FIRST = "llm_gateway_time_to_first_token_seconds"
 
 
 class Metrics:
-    """Counters by name and labels; gauges are set when the page is written."""
+    """Counters by name and labels; gauges are set when the page is written.
 
-    def __init__(self) -> None:
+    `before`: the snapshot of a worker that ended, whose counters this one goes on with.
+    """
+
+    def __init__(self, before: bytes = b"") -> None:
         self._values: defaultdict[str, dict[tuple[tuple[str, str], ...], float]] = defaultdict(dict)
         self._buckets = [0] * (len(_BOUNDS) + 1)
         self._seconds = 0.0
         for name in _COUNTERS:
             if "by " not in _COUNTERS[name]:
                 self.add(name, 0)
+        if before:
+            self._add_all(before, _COUNTERS.keys())
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         values, key = self._values[name], tuple(labels.items())
@@ -47,6 +57,29 @@ class Metrics:
     def first_token(self, seconds: float) -> None:
         self._buckets[bisect_left(_BOUNDS, seconds)] += 1
         self._seconds += seconds
+
+    def snapshot(self) -> bytes:
+        """All of it, for `before` or `with_others`."""
+        values = [(name, list(labels), value) for name, of in self._values.items() for labels, value in of.items()]
+        return msgspec.msgpack.encode((values, self._buckets, self._seconds))
+
+    def with_others(self, snapshots: Sequence[bytes]) -> Metrics:
+        """The sums over this one and those of the others."""
+        if not snapshots:
+            return self
+        found = Metrics(self.snapshot())
+        for snapshot, names in ((self.snapshot(), _GAUGES.keys()), *((each, _ALL) for each in snapshots)):
+            found._add_all(snapshot, names)
+        return found
+
+    def _add_all(self, snapshot: bytes, names: AbstractSet[str]) -> None:
+        values, buckets, seconds = msgspec.msgpack.decode(snapshot)
+        for name, labels, value in values:
+            if name in names:
+                self.add(name, value, **dict(labels))
+        if names & _COUNTERS.keys():
+            self._buckets = [one + other for one, other in zip(self._buckets, buckets, strict=True)]
+            self._seconds += seconds
 
     def page(self) -> bytes:
         """In Prometheus's text format."""

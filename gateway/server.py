@@ -17,7 +17,12 @@ import uvloop
 
 from gateway.app import Gateway
 from gateway.connection import protocol
+from gateway.keys import Keys
+from gateway.ledger import Ledger
+from gateway.limits import Limits
 from gateway.settings import Settings
+from gateway.shared import Shared, Workers
+from gateway.workers import Minder
 
 _KEEP_ALIVE_S = 75  # longer than a proxy's 60, so that it is the proxy who closes an idle connection
 _LOOK_S = 0.05
@@ -39,11 +44,22 @@ def listen(settings: Settings) -> socket.socket:
 
 def run(settings: Settings, listener: socket.socket, say: Callable[[str], None]) -> int:
     """Serves until a signal; the exit status. `say` gets what happens, line by line. Raises BadKeys and BadLedger."""
-    return uvloop.run(_serve(settings, listener, say))
+    Keys(settings.keys)  # so that a file that can't be used is refused before anything is said
+    shared = Workers(settings.workers) if settings.workers > 1 else Shared()
+    Ledger(settings.ledger).sums(Limits(shared.accounts).spend)
+    host, port = listener.getsockname()[:2]
+    say(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
+    if isinstance(shared, Workers):
+        return Minder(settings, listener, say, shared, _run_one).run()
+    return _run_one(settings, listener, say, shared)
 
 
-async def _serve(settings: Settings, listener: socket.socket, say: Callable[[str], None]) -> int:
-    gateway = Gateway(settings)
+def _run_one(settings: Settings, listener: socket.socket, say: Callable[[str], None], shared: Shared) -> int:
+    return uvloop.run(_serve(settings, listener, say, shared))
+
+
+async def _serve(settings: Settings, listener: socket.socket, say: Callable[[str], None], shared: Shared) -> int:
+    gateway = Gateway(settings, shared)
     config = uvicorn.Config(
         gateway,
         http=protocol(settings),
@@ -60,8 +76,6 @@ async def _serve(settings: Settings, listener: socket.socket, say: Callable[[str
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     serving = asyncio.create_task(server.serve([listener]))
-    host, port = listener.getsockname()[:2]
-    say(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
     await stop.wait()
     say("draining: answers that run are sent to their end")
     is_empty = await _drain(gateway, settings.drain_s, stop)

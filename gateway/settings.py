@@ -16,6 +16,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 9000
     keys: Path | None = None
+    workers: int = 1  # processes
     is_open: bool = False  # without keys, for whoever comes by whatever name
     ledger: Path | None = None  # a folder
     tiers: Mapping[str, str] = field(

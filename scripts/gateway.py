@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bls.policy import TIERS
 from gateway import server
+from gateway.accounts import MAX_WORKERS
 from gateway.keys import BadKeys
 from gateway.ledger import BadLedger
 from gateway.settings import Settings
@@ -43,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     add("--triton-metrics", metavar="URL", help="(http://HOST:8002/metrics of --triton; none: leave them out)")
     add("--host", default=default.host, help="address to listen on (127.0.0.1)")
     add("--port", type=int, default=default.port, metavar="N", help="9000; 0 takes a free one")
+    add("--workers", type=int, default=default.workers, metavar="N", help="processes, where one core is not enough (1)")
     add("--keys", type=Path, metavar="FILE", help="whose requests are answered; made by scripts/keys")
     add("--open", action="store_true", help="without keys on any address: where something else decides who comes here")
     add("--ledger", type=Path, metavar="DIR", help="a JSON line for every request that cost something, a file a month")
@@ -51,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     add("--open-metrics", action="store_true", help="/metrics without a key")
     add("--origin", action="append", default=[], metavar="URL", help="whose pages may ask from a browser, repeatable")
     add("--refusals", choices=("answer", "error"), default="answer", help="a refused prompt: finish_reason, or a 400")
-    limits = found.add_argument_group("limits")
+    limits = found.add_argument_group("limits", "those of numbers at a time are of each worker")
     for name, purpose in LIMITS.items():
         value = getattr(default, name)
         unit = "S" if name.endswith("_s") else "N"
@@ -83,6 +85,8 @@ def settings_of(options: argparse.Namespace) -> Settings:
     host = options.triton.rpartition(":")[0]
     if not host:
         raise Refused(f"--triton must be HOST:PORT, not {options.triton!r}")
+    if not 1 <= options.workers <= MAX_WORKERS:
+        raise Refused(f"--workers must be 1 to {MAX_WORKERS}")
     for name in LIMITS:
         if getattr(options, name) <= 0:
             raise Refused(f"--{name.replace('_', '-')} must be more than 0")
@@ -92,6 +96,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         triton_metrics="" if metrics == "none" else metrics,
         host=options.host,
         port=options.port,
+        workers=options.workers,
         keys=options.keys,
         is_open=options.open,
         ledger=options.ledger,

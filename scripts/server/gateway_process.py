@@ -28,6 +28,7 @@ PYTHON = ROOT / ".venv" / "bin" / "python"  # that of the set-up: the first scri
 PACKAGES = ("google.protobuf", "grpc", "httptools", "msgspec", "uvicorn", "uvloop")
 _LACKS = "import sys; from importlib.util import find_spec as f; sys.exit(not all(map(f, sys.argv[1:])))"
 _AGAIN_S, _LONGEST_AGAIN_S = 1.0, 30.0  # between two starts of a gateway that dies, the more often the longer
+MAX_WORKERS = 64  # as scripts/gateway has it
 _WELL_S = 60.0  # a gateway that ran so long counts as a new one
 _MORE_S = 5.0  # beyond the drain, before a gateway that doesn't end is killed
 
@@ -35,6 +36,7 @@ _MORE_S = 5.0  # beyond the drain, before a gateway that doesn't end is killed
 def add_to(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("gateway, which speaks OpenAI's API")
     group.add_argument("--gateway-port", type=int, metavar="N", help="9000, or --http-port + 1000")
+    group.add_argument("--gateway-workers", type=int, default=1, metavar="N", help="its processes (1)")
     group.add_argument("--no-gateway", action="store_true", help="Triton's own ports alone")
     group.add_argument(
         "--gateway-keys", type=Path, metavar="FILE", help="made by scripts/keys (keys.txt, if it's there)"
@@ -95,6 +97,7 @@ class Gateway:
         triton = f"[{triton}]" if ":" in triton else triton
         self._grpc = f"{triton}:{options.grpc_port}"
         self._metrics = f"http://{triton}:{options.metrics_port}/metrics"
+        self._workers: int = options.gateway_workers
         self._drain_s: int = options.exit_timeout_secs
 
     @property
@@ -105,6 +108,8 @@ class Gateway:
         """Raises Refused if it could not run."""
         if self._lacks_python and self._is_asked_for:
             raise Refused(f"{LACKS_PYTHON} (or leave the gateway out with --no-gateway)")
+        if not 1 <= self._workers <= MAX_WORKERS:
+            raise Refused(f"--gateway-workers must be 1 to {MAX_WORKERS}")
         if self.is_wanted:
             preflight.check_ports(self.host, {"--gateway-port": self.port})
             if self.keys and not self.keys.is_file():
@@ -113,6 +118,7 @@ class Gateway:
     def command(self) -> list[str]:
         words = [self._python, "-m", "scripts.gateway", f"--triton={self._grpc}", f"--triton-metrics={self._metrics}"]
         words += [f"--host={self.host}", f"--port={self.port}", f"--drain-s={max(self._drain_s, 1)}"]
+        words += [f"--workers={self._workers}"] if self._workers != 1 else []
         words += [f"--ledger={ROOT / 'logs' / 'usage'}"]
         return words + ([f"--keys={self.keys}"] if self.keys else [])
 

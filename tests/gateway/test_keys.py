@@ -90,7 +90,7 @@ def test_a_changed_file_is_in_force_and_a_broken_one_leaves_the_last_good(tmp_pa
 
 def test_requests_a_minute_come_back_evenly():
     clock = Clock()
-    limits, key = Limits(clock), Key("a", rpm=60)
+    limits, key = Limits(clock=clock), Key("a", rpm=60)
     for _ in range(60):
         limits.admit(key, 1, 0).settle(0)
     with pytest.raises(LimitReached) as refused:
@@ -103,20 +103,21 @@ def test_requests_a_minute_come_back_evenly():
 
 def test_tokens_are_taken_in_advance_and_given_back():
     clock = Clock()
-    limits, key = Limits(clock), Key("a", tpm=1000)
+    limits, key = Limits(clock=clock), Key("a", tpm=1000)
     admitted = limits.admit(key, 1, 900)
     with pytest.raises(LimitReached):
         limits.admit(key, 1, 200)
     admitted.settle(100)
     limits.admit(key, 1, 900).settle(2000)
-    assert limits.account(key).tokens.level == 1000 - 100 - 2000
+    with limits.account(key) as account:
+        assert account.tokens.level == 1000 - 100 - 2000
     with pytest.raises(LimitReached) as refused:
         limits.admit(key, 1, 1001)
     assert refused.value.should_retry is False and "alone" in refused.value.message
 
 
 def test_answers_at_a_time_are_counted_until_they_end():
-    limits, key = Limits(Clock()), Key("a", concurrency=2)
+    limits, key = Limits(clock=Clock()), Key("a", concurrency=2)
     first = limits.admit(key, 2, 0)
     with pytest.raises(LimitReached):
         limits.admit(key, 1, 0)
@@ -130,9 +131,10 @@ def test_a_months_budget_is_kept_over_a_restart(tmp_path):
     ledger.write(entry)
     with (tmp_path / f"usage-{this_month()}.jsonl").open("a") as file:
         file.write("half a li")
-    limits = Limits(Clock())
-    Ledger(tmp_path).sums(limits.spent)
-    assert limits.spent("a").tokens == 100
+    limits = Limits(clock=Clock())
+    Ledger(tmp_path).sums(limits.spend)
+    with limits.account(Key("a")) as account:
+        assert account.spent.tokens == 100
     for key in (Key("a", monthly_tokens=100), Key("a", monthly_cost=0.5)):
         with pytest.raises(LimitReached) as refused:
             limits.admit(key, 1, 0)

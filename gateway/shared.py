@@ -1,0 +1,74 @@
+"""What the processes of one gateway share: the accounts of its keys, and its counters."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from gateway.accounts import MAX_WORKERS, Accounts, OwnAccounts, SharedAccounts
+
+_PAGE = 1 << 20  # bytes of one worker's counters, which take memory as far as they are used
+_LENGTH = 4
+
+
+class Pages:
+    """A piece of memory for each worker, that it alone writes and all read."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._file = os.memfd_create("counters")
+        os.ftruncate(self._file, workers * _PAGE)
+        self._memory = mmap.mmap(self._file, workers * _PAGE)
+
+    def put(self, worker: int, content: bytes) -> None:
+        """What doesn't fit is left out: the last that did stays."""
+        if len(content) > _PAGE - _LENGTH:
+            return
+        with self._locked():
+            at = worker * _PAGE
+            self._memory[at : at + _LENGTH + len(content)] = len(content).to_bytes(_LENGTH, "little") + content
+
+    def get(self, worker: int) -> bytes:
+        """Nothing where it has put nothing yet."""
+        with self._locked():
+            at = worker * _PAGE + _LENGTH
+            return self._memory[at : at + int.from_bytes(self._memory[at - _LENGTH : at], "little")]
+
+    def others(self, worker: int) -> list[bytes]:
+        return [page for each in range(self._workers) if each != worker and (page := self.get(each))]
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        fcntl.lockf(self._file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+
+@dataclass
+class Shared:
+    """As one worker has it; `pages` is None where there is only one."""
+
+    accounts: Accounts = field(default_factory=OwnAccounts)
+    pages: Pages | None = None
+    worker: int = 0
+
+
+class Workers:
+    """Made before they are forked. Raises ValueError for more than there may be."""
+
+    def __init__(self, count: int) -> None:
+        if not 1 <= count <= MAX_WORKERS:
+            raise ValueError(f"at most {MAX_WORKERS}")
+        self.accounts = SharedAccounts()
+        self.pages = Pages(count)
+
+    def of(self, worker: int) -> Shared:
+        """In the worker's own process."""
+        self.accounts.worker = worker
+        return Shared(self.accounts, self.pages, worker)

@@ -12,6 +12,7 @@ from gateway import kserve
 ROUTER = "llm_router"
 PREPROCESSING = "preprocessing"
 WHAT_FITS = -1  # max_tokens: as long as the context of the engine that answers
+TEMPLATE_VALUES = "chat_template_kwargs"
 MAX_INT32 = 2**31 - 1
 Value = bool | int | float | str | tuple[str, ...]
 _OUTPUTS = (
@@ -38,6 +39,7 @@ class Ask:
     tier: str = ""
     user: str = ""
     priority: int = 0
+    template_values: str = ""  # JSON, for the model's chat template
 
 
 class Piece:
@@ -74,7 +76,12 @@ def request_of(ask: Ask, request_id: str, tenant: str, timeout_s: float) -> Any:
     for name, value in ask.more.items():
         add_input(request, name, value)
     parameters = request.parameters
-    for name, text in (("tier", ask.tier), ("user", ask.user), ("tenant", tenant)):
+    for name, text in (
+        ("tier", ask.tier),
+        ("user", ask.user),
+        ("tenant", tenant),
+        (TEMPLATE_VALUES, ask.template_values),
+    ):
         if text:
             parameters[name].string_param = text
     if ask.priority:

@@ -32,12 +32,13 @@ def _asks(visit: Visit, body: ChatBody, answers: int) -> list[Ask]:
     inputs = {**bodies.sampling(body), **chat_body.guide(body)}
     text = chat_body.messages_json(body.messages)
     tier, user = visit.tier(body.model), bodies.user_of(body)
+    values = msgspec.json.encode(body.chat_template_kwargs).decode() if body.chat_template_kwargs else ""
     priority = bodies.priority_of(body.service_tier, visit.key.priority)
     found = []
     for number in range(answers):
         more = {**inputs, "seed": (body.seed + number) % 2**64} if body.seed is not None else inputs
         limit = body.limit or WHAT_FITS
-        found.append(Ask(text, True, limit, bool(body.stream), more, tier, user, priority))
+        found.append(Ask(text, True, limit, bool(body.stream), more, tier, user, priority, values))
     return found
 
 

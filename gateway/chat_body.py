@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct
 
 from gateway.ask import Value
 from gateway.body import Count, SamplingBody, decode
 from gateway.failures import BadRequest
 
 MAX_MESSAGES = 1024
-_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
-
-
-class Part(Struct):
-    """A part of a message's content; of parts that aren't text only the type is read."""
-
-    type: str
-    text: str | None = None
-    refusal: str | None = None
-
-
-class Message(Struct):
-    """As OpenAI's: whatever else it holds (name, audio, annotations ...) is not looked at."""
-
-    role: str
-    content: str | list[Part] | None = None
-    tool_calls: list[Any] | None = None
+Messages = Annotated[list[Raw], Meta(min_length=1, max_length=MAX_MESSAGES)]
+_PLACE = re.compile(r"messages\[(\d+)\]")
 
 
 class Function(Struct):
@@ -54,13 +42,14 @@ class ResponseFormat(Struct):
 
 
 class ChatBody(SamplingBody, kw_only=True, forbid_unknown_fields=True):
-    messages: Annotated[list[Message], Meta(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Messages
     max_completion_tokens: Count | None = None
     response_format: ResponseFormat | None = None
     tools: list[Tool] | None = None
     tool_choice: str | dict[str, Any] | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
+    chat_template_kwargs: dict[str, Any] | None = None  # vLLM's and SGLang's
     # Refused where they ask for something.
     modalities: list[str] | None = None
     audio: Any = None
@@ -96,39 +85,33 @@ def read(body: bytes) -> ChatBody:
     return chat
 
 
-def messages_json(messages: list[Message]) -> str:
-    """The messages as the router takes them: role and content, both strings."""
-    plain = [
-        {"role": _role(message, place), "content": _content(message, place)} for place, message in enumerate(messages)
-    ]
-    return msgspec.json.encode(plain).decode()
+def messages_json(messages: Sequence[Raw | dict[str, Any]]) -> str:
+    """The messages as they came, for the router, which reads all that clients send. Raises BadRequest."""
+    joined = b",".join(bytes(each) if isinstance(each, Raw) else msgspec.json.encode(each) for each in messages)
+    try:
+        return f"[{joined.decode()}]"
+    except UnicodeDecodeError:
+        raise BadRequest("messages are not UTF-8", "messages") from None
 
 
-def _role(message: Message, place: int) -> str:
-    if message.role not in _ROLES:
-        known = ", ".join(_ROLES)
-        raise BadRequest(f"messages[{place}].role must be one of {known}", f"messages[{place}].role")
-    return _ROLES[message.role]
+@contextmanager
+def names_of(rest: str, first: str = "") -> Iterator[None]:
+    """Has errors of the block name what the client sent: `first` for the message that was put before its own, if any.
 
+    `rest` is what its own are called, "input[]", or "input" where a text became the only one.
+    """
 
-def _content(message: Message, place: int) -> str:
-    name = f"messages[{place}].content"
-    if message.content is None:
-        if message.role != "assistant":
-            raise BadRequest(f"{name} is missing", name)
-        return msgspec.json.encode(message.tool_calls).decode() if message.tool_calls else ""
-    if isinstance(message.content, str):
-        return message.content
-    return "".join(text_of(part, f"{name}[{number}]") for number, part in enumerate(message.content))
+    def named(found: re.Match[str]) -> str:
+        place = int(found[1]) - bool(first)
+        return first if place < 0 else rest.replace("[]", f"[{place}]")
 
-
-def text_of(part: Part, name: str) -> str:
-    """The text of a part. Raises BadRequest for any other kind: nothing is ever fetched."""
-    text = part.text if part.type in ("text", "input_text", "output_text") else part.refusal
-    if text is None:
-        what = "text is missing" if part.type == "text" else f"{part.type[:32]} is not supported: only text is"
-        raise BadRequest(f"{name}: {what}", name)
-    return text
+    try:
+        yield
+    except BadRequest as error:
+        for field in ("message", "param"):
+            if text := getattr(error, field):
+                setattr(error, field, _PLACE.sub(named, text))
+        raise
 
 
 def guide(chat: ChatBody) -> dict[str, Value]:

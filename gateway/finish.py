@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from gateway import router_errors
 from gateway.ask import Piece
-from gateway.failures import BadRequest, Broken, Failure
+from gateway.failures import Broken, Failure
 
 OPENAI = {
     "stop": "stop",
@@ -28,9 +29,7 @@ ANTHROPIC = {
 def check(piece: Piece, refusals_are_errors: bool) -> None:
     """Raises a Failure for a piece that ends an answer as no answer should end."""
     if piece.finish == "refused" and refusals_are_errors:
-        # OpenAI's words, by which LiteLLM knows it.
-        why = f"the request was rejected as a result of the safety system ({piece.reason}): {piece.text}"
-        raise BadRequest(why, None, "content_policy_violation")
+        raise router_errors.refused(f"{piece.text} ({piece.reason})")
     if piece.finish and piece.finish not in OPENAI:
         raise failure_of(piece.finish)
 

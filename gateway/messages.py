@@ -6,24 +6,29 @@ from contextlib import aclosing
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct
 
 from gateway import body as bodies
 from gateway import chat_body, finish
 from gateway.ask import PREPROCESSING, Ask, Piece, Value, infer_request
 from gateway.body import Count, CountOrZero
-from gateway.chat_body import MAX_MESSAGES, Message, Part
+from gateway.chat_body import MAX_MESSAGES
 from gateway.chat_chunks import json_text
 from gateway.failures import BadRequest
 from gateway.visit import Visit, estimate, new_id
+
+
+class Turn(Struct):
+    role: str
+    content: Raw
 
 
 class CountBody(Struct, kw_only=True, forbid_unknown_fields=True):
     """What counting needs; the rest is read and not looked at."""
 
     model: str
-    messages: Annotated[list[Message], Meta(min_length=1, max_length=MAX_MESSAGES)]
-    system: str | list[Part] | None = None
+    messages: Annotated[list[Turn], Meta(min_length=1, max_length=MAX_MESSAGES)]
+    system: str | list[Any] | None = None
     tools: list[Any] | None = None
     tool_choice: Any = None
     thinking: dict[str, Any] | None = None
@@ -49,6 +54,11 @@ async def create(visit: Visit) -> None:
     body = bodies.decode(raw, _DECODER)
     ask = _ask(visit, body)
     visit.admit(1, estimate(raw, body.max_tokens, 1))
+    with chat_body.names_of("messages[]", "system" if body.system else ""):
+        await _answer(visit, body, ask)
+
+
+async def _answer(visit: Visit, body: MessagesBody, ask: Ask) -> None:
     head = {"id": new_id("msg_"), "type": "message", "role": "assistant", "model": body.model}
     if body.stream:
         await _stream(visit, head, ask, body)
@@ -66,7 +76,8 @@ async def count_tokens(visit: Visit) -> None:
     if tier in visit.gateway.settings.tiers:
         inputs["TIER"] = tier
     visit.admit(1, 0)
-    found = await visit.gateway.infer(infer_request(PREPROCESSING, ("REQUEST_INPUT_LEN",), **inputs))
+    with chat_body.names_of("messages[]", "system" if body.system else ""):
+        found = await visit.gateway.infer(infer_request(PREPROCESSING, ("REQUEST_INPUT_LEN",), **inputs))
     tokens = int.from_bytes(found["REQUEST_INPUT_LEN"][1][:4], "little")
     await visit.exchange.reply(200, msgspec.json.encode({"input_tokens": tokens}))
 
@@ -79,8 +90,8 @@ def _conversation(body: CountBody) -> str:
     for place, message in enumerate(body.messages):
         if message.role not in ("user", "assistant"):
             raise BadRequest(f"messages[{place}].role must be user or assistant", "messages")
-    system = [Message("system", body.system)] if body.system else []
-    return chat_body.messages_json([*system, *body.messages])
+    turns = [{"role": turn.role, "content": turn.content} for turn in body.messages]
+    return chat_body.messages_json([*([{"role": "system", "content": body.system}] if body.system else []), *turns])
 
 
 def _ask(visit: Visit, body: MessagesBody) -> Ask:

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from gateway import finish
-from gateway.ask import Piece
+from gateway import chat_body, finish
+from gateway.ask import Ask, Piece
 from gateway.chat_chunks import json_text
 from gateway.responses_body import ResponsesBody, ask_of, max_tokens_of, read
 from gateway.visit import Visit, estimate, new_id
@@ -22,6 +22,12 @@ async def create(visit: Visit) -> None:
     body = read(raw)
     ask = ask_of(visit, body)
     visit.admit(1, estimate(raw, max_tokens_of(body), 1))
+    rest = "input" if isinstance(body.input, str) else "input[]"
+    with chat_body.names_of(rest, "instructions" if body.instructions else ""):
+        await _answer(visit, body, ask)
+
+
+async def _answer(visit: Visit, body: ResponsesBody, ask: Ask) -> None:
     response = _Response(body)
     if body.stream:
         await _stream(visit, response, ask)

@@ -11,7 +11,7 @@ from gateway import body as bodies
 from gateway import chat_body
 from gateway.ask import WHAT_FITS, Ask, Value
 from gateway.body import Count
-from gateway.chat_body import MAX_MESSAGES, JsonSchema, Message, Part, ResponseFormat
+from gateway.chat_body import MAX_MESSAGES, JsonSchema, ResponseFormat
 from gateway.failures import BadRequest
 from gateway.visit import Visit
 
@@ -20,7 +20,7 @@ class Item(Struct):
     """A message of the input; items of any other type are refused."""
 
     role: str = ""
-    content: str | list[Part] = ""
+    content: str | list[Any] = ""
     type: str = "message"
 
 
@@ -105,14 +105,14 @@ def ask_of(visit: Visit, body: ResponsesBody) -> Ask:
     return Ask(text, True, limit, bool(body.stream), more, visit.tier(body.model), user, priority)
 
 
-def _messages(body: ResponsesBody) -> list[Message]:
-    first = [Message("system", body.instructions)] if body.instructions else []
+def _messages(body: ResponsesBody) -> list[dict[str, Any]]:
+    first = [{"role": "system", "content": body.instructions}] if body.instructions else []
     if isinstance(body.input, str):
-        return [*first, Message("user", body.input)]
+        return [*first, {"role": "user", "content": body.input}]
     for place, item in enumerate(body.input):
         if item.type != "message":
             raise BadRequest(f"input[{place}].type {item.type[:32]!r} is not supported: only message is", "input")
-    return first + [Message(item.role, item.content) for item in body.input]
+    return first + [{"role": item.role, "content": item.content} for item in body.input]
 
 
 def _guide(text: Text | None) -> dict[str, Value]:

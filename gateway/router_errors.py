@@ -35,10 +35,11 @@ _NAMES = {
 }
 _OUR_NAME = re.compile(rf"\b({'|'.join(_NAMES)})\b")
 _CONTEXT = re.compile(r"the context of \S+ holds (\d+)")
-_FIRST_NAME = re.compile(r"[a-z_]+(?=[\[ .])")
+_PLACE = re.compile(r"([a-z_]+)(\[\d+\]|\.[a-z_]+)*(?![\w.])")  # such as messages[2].content[0].text
 _PARAMS = {
     "messages", "prompt", "stop", "max_tokens", "temperature", "top_p", "top_k", "seed", "min_tokens", "user",
     "repetition_penalty", "presence_penalty", "frequency_penalty", "bad_words", "response_format", "echo",
+    "chat_template_kwargs",
 }  # fmt: skip
 
 
@@ -47,6 +48,8 @@ def from_message(message: str) -> Failure:
     found = re.search(r"\[([A-Z_]+)\] (.*)", message, re.DOTALL)
     if found and found[1] == "BAD_REQUEST":
         return _bad_request(found[2])
+    if found and found[1] == "REFUSED":
+        return refused(found[2])
     if found and found[1] in _BY_WORD:
         return _BY_WORD[found[1]](found[2])
     for text, kind, told in _CORE_WORDS:
@@ -55,6 +58,12 @@ def from_message(message: str) -> Failure:
     # It may hold paths and stacks, so it is not for the client.
     logging.error("the server failed: %s", message[:2000])
     return Broken("the engine failed; the server's log says why")
+
+
+def refused(why: str) -> Failure:
+    """Of a prompt that the policy turns away, in OpenAI's words, by which LiteLLM knows it."""
+    said = f"the request was rejected as a result of the safety system: {why}"
+    return BadRequest(said, None, "content_policy_violation")
 
 
 def from_rpc(error: grpc.aio.AioRpcError) -> Failure:
@@ -80,6 +89,5 @@ def _bad_request(text: str) -> Failure:
         # OpenAI's words first: LiteLLM and others know it by them rather than by the code.
         said = f"this model's maximum context length is {context[1]} tokens; {text}"
         return BadRequest(said, "messages", "context_length_exceeded")
-    first = _FIRST_NAME.match(text)
-    param = first[0] if first and first[0] in _PARAMS else None
-    return BadRequest(text, param)
+    place = _PLACE.match(text)
+    return BadRequest(text, place[0] if place and place[1] in _PARAMS else None)

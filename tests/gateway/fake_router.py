@@ -16,6 +16,8 @@ from typing import Any
 
 import grpc
 
+from bls.errors import BadRequest
+from bls.tokens.messages import read_messages
 from gateway import kserve
 from tests.server.echo_repository import ENDLESS, FAILS_FIRST, FAILS_LATER, SILENT
 
@@ -144,6 +146,10 @@ class FakeRouter:
         limit = values["max_tokens"]
         if self.away:
             return self.away
+        try:
+            _text(values)
+        except BadRequest as error:
+            return str(error)
         if limit < 1 and limit != -1:
             return f"[BAD_REQUEST] max_tokens is {limit}; it must be a single value > 0"
         tokens = len(_text(values).split())
@@ -177,7 +183,7 @@ def _value(tensor: Any, content: bytes) -> Any:
 
 def _text(values: dict[str, Any]) -> str:
     if "messages" in values:
-        return " ".join(message["content"] for message in json.loads(values["messages"]))
+        return " ".join(message["content"] for message in read_messages(values["messages"]))
     return str(values["text_input"])
 
 

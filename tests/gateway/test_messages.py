@@ -55,13 +55,57 @@ def test_how_it_ends(gateway, fields, reason):
     assert found["stop_sequence"] == (" three" if reason == "stop_sequence" else None)
 
 
-def test_the_system_prompt_comes_first_and_parts_are_joined(gateway, fake):
+def test_the_system_prompt_comes_first_and_turns_are_as_they_came(gateway, fake):
     parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
     gateway.post("/v1/messages", {**BODY, "system": "Be brief.", "messages": [{"role": "user", "content": parts}]})
     assert json.loads(fake.requests[-1]["messages"]) == [
         {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "one two"},
+        {"role": "user", "content": parts},
     ]
+
+
+def test_calls_of_tools_and_their_results_are_part_of_a_conversation(gateway, fake):
+    use = {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": 1}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "three four"}]}
+    turns = [{"role": "user", "content": "one"}, {"role": "assistant", "content": [use]}]
+    reply = gateway.post("/v1/messages", {**BODY, "messages": [*turns, {"role": "user", "content": [result]}]})
+    assert "three four" in reply.json["content"][0]["text"]
+    call = {"id": "t1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    messages = [
+        {"role": "user", "content": "one", "name": "Ann"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "t1", "content": "three four"},
+    ]
+    body = {"model": "auto", "messages": messages, "chat_template_kwargs": {"enable_thinking": False}}
+    assert gateway.post("/v1/chat/completions", body).status == 200
+    asked = fake.requests[-1]
+    assert json.loads(asked["messages"]) == messages
+    assert json.loads(asked["parameters"]["chat_template_kwargs"].string_param) == {"enable_thinking": False}
+
+
+IMAGE = [{"type": "text", "text": "see"}, {"type": "image", "source": {}}]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "place"),
+    [
+        ("/v1/messages", {"messages": [{"role": "user", "content": IMAGE}]}, "messages[0].content[1]"),
+        ("/v1/messages", {"system": "Hi.", "messages": [{"role": "user", "content": IMAGE}]}, "messages[0].content[1]"),
+        ("/v1/messages", {"system": IMAGE, "messages": BODY["messages"]}, "system.content[1]"),
+        ("/v1/responses", {"input": [{"role": "user", "content": IMAGE}]}, "input[0].content[1]"),
+        (
+            "/v1/responses",
+            {"instructions": "Hi.", "input": [{"role": "user", "content": IMAGE}]},
+            "input[0].content[1]",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_message_is_named_as_the_client_sent_it(gateway, path, fields, place):
+    body = {"model": "auto", **({"max_tokens": 9} if path == "/v1/messages" else {}), **fields}
+    for stream in (False, True):
+        error = gateway.post(path, {**body, "stream": stream}).error
+        assert error["message"].startswith(f"{place} is an image"), error
+        assert error.get("param", place) == place
 
 
 def test_tokens_are_counted(gateway):

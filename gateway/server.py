@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -44,6 +45,8 @@ def listen(settings: Settings) -> socket.socket:
 
 def run(settings: Settings, listener: socket.socket, say: Callable[[str], None]) -> int:
     """Serves until a signal; the exit status. `say` gets what happens, line by line. Raises BadKeys and BadLedger."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the soft limit is often less than --max-connections
     Keys(settings.keys)  # so that a file that can't be used is refused before anything is said
     shared = Workers(settings.workers) if settings.workers > 1 else Shared()
     Ledger(settings.ledger).sums(Limits(shared.accounts).spend)

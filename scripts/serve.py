@@ -1,6 +1,6 @@
 """Starts tritonserver on this machine and stays with it: set-up, checks, progress, drain, clean-up.
 
-    scripts/serve cpu [--http-port N] [--gateway-port N | --no-gateway] [tritonserver flags]
+    scripts/serve cpu [--http-port N] [--gateway-port N --gateway-workers N | --no-gateway] [tritonserver flags]
     scripts/serve gpu [--world-size N | --multi-model] [--engine tensorrtllm|llmapi] [the same]
     scripts/serve gpu --world-size 2 --dry-run
     scripts/serve cpu --http-port N --replace     a new server takes over from the one that runs, no request lost

@@ -8,8 +8,10 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from hypothesis import given, settings
 
 from tests.gateway.abandoning import abandon
+from tests.gateway.fuzzing import FUZZ, check, requests
 from tests.gateway.gateway_process import events_of, opened, running
 from tests.server import echo_repository
 from tests.server.clients import metric
@@ -46,3 +48,19 @@ def test_a_thousand_streams_that_are_abandoned_leave_nothing_in_flight(served):
     started, stopped = (f"echo_engine_{what}_total" for what in ("started", "stopped"))
     assert eventually(lambda: metric(server, started) == metric(server, stopped))
     assert gateway.complete("one two").json["choices"][0]["text"] == "one two"
+
+
+@pytest.mark.timeout(1800)
+def test_ten_thousand_bodies_on_the_real_server(serve, tmp_path):
+    server = serve(repository=echo_repository.make(tmp_path, routers=4, classifier=True))
+    with running(tmp_path, server.grpc_url) as gateway:
+
+        @settings(max_examples=10_000, **FUZZ)
+        @given(requests())
+        def ask(request):
+            check(gateway, *request)
+
+        ask()
+        assert gateway.is_idle() and "Traceback" not in gateway.log
+        assert metric(server, "llm_router_requests_in_flight") == 0
+        assert gateway.complete("one two").json["choices"][0]["text"] == "one two"

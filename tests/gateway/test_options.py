@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import subprocess
 import sys
 
@@ -25,6 +26,7 @@ def settings(*flags):
         (["--host=0.0.0.0"], "needs --keys"),
         (["--triton=somewhere"], "HOST:PORT"),
         (["--price=small"], "MODEL=IN,OUT"),
+        (["--workers=0"], "--workers must be 1 to"),
         (["--parked-s=0"], "--parked-s must be more than 0"),
     ],
 )
@@ -75,3 +77,10 @@ def test_a_port_that_is_taken_is_refused(fake, gateway):
     command = [sys.executable, "-m", "scripts.gateway", f"--triton={fake.target}", f"--port={gateway.port}"]
     refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2 and "Address already in use" in refused.stderr
+
+
+def test_it_may_open_as_many_files_as_the_machine_lets_it(gateway):
+    assert (
+        resource.prlimit(gateway.process.pid, resource.RLIMIT_NOFILE)[0]
+        == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    )

@@ -84,6 +84,13 @@ def test_without_keys_it_is_for_this_machine_and_with_them_where_the_host_says(m
     assert {"--triton=127.0.0.1:8101", f"--keys={keys}", "--host=0.0.0.0"} <= set(with_keys.command())
 
 
+def test_its_processes_are_as_many_as_are_asked_for():
+    assert "--workers=3" in Gateway(options("--gateway-workers=3"), ROUTER).command()
+    for wrong in ("0", "65"):
+        with pytest.raises(Refused, match="--gateway-workers"):
+            Gateway(options(f"--gateway-workers={wrong}"), ROUTER).check()
+
+
 def test_keys_that_are_not_there_are_refused(tmp_path):
     with pytest.raises(Refused, match="scripts/keys add"):
         Gateway(options(f"--gateway-keys={tmp_path / 'none'}", "--gateway-port=1"), ROUTER).check()

@@ -287,6 +287,7 @@ def test_the_ledger_and_the_metrics_know_the_key_and_no_text(keyed, tmp_path):
     assert let_in(keyed, key)
     keyed.post("/v1/chat/completions", CHAT, x_api_key=key)
     (file,) = (tmp_path / "ledger").glob("*.jsonl")
+    assert eventually(lambda: file.read_text().endswith("\n"))  # written once the answer is out
     (entry,) = map(json.loads, file.read_text().splitlines())
     assert (entry["key"], entry["tenant"], entry["completion_tokens"]) == ("alice", "acme", 3)
     assert entry["cost"] == pytest.approx((3 * 0.05 + 3 * 0.2) / 1000)

@@ -16,7 +16,7 @@ from functools import cache
 from itertools import accumulate, chain, groupby
 from typing import Any, NamedTuple
 
-from bls.words.pattern_questions import is_about_something_else
+from bls.words.pattern_questions import Questions
 from bls.words.pattern_tokens import SENTENCE_END, SEVERAL_WORDS, SIGN, Atoms, Fold
 
 _SENTENCE_ENDS = re.compile(r"[.!?;:。！？；：…\n]")
@@ -98,22 +98,15 @@ class PatternScanner:
         places = self._places(atoms, {group for pattern in possible for group in (pattern.not_after, *pattern.groups)})
         at = _positions(tokens)
         sentences = cache(lambda: self._sentence_starts(text, tokens))
+        questions = cache(lambda: Questions(tokens, sentences(), self._questions))
         found = []
         for pattern in possible:
             reached = self._reached(pattern, places, at, sentences)
-            if pattern.spares_questions:
-                reached = [place for place in reached if not self._is_asked(place, tokens, sentences())]
+            if reached and pattern.spares_questions:
+                reached = [place for place in reached if not questions().hold(*place)]
             if reached:
                 found.append(pattern.match)
         return found
-
-    def _is_asked(self, place: Place, tokens: list[str], starts: set[int]) -> bool:
-        """Whether it stands in a question about something else."""
-        first = max((start for start in starts if start <= place[0]), default=0)
-        behind = min((start for start in starts if start >= place[1]), default=len(tokens))
-        return is_about_something_else(
-            tokens[first : place[0]], tokens[first:behind], tokens[place[1] : behind], self._questions
-        )
 
     def _possible(self, present: set[int]) -> list[_Pattern]:
         """The patterns whose steps can all be made of these atoms. Nearly always none, so it must be quick."""

@@ -6,7 +6,8 @@ Patterns that begin with a ? don't count in one. The words are folded by the com
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ SPOKEN_TO_CHARACTERS = "你 您 あなた"
 AND = "and then und et y e и"
 ORDERS = "say tell print output reveal reply respond answer write repeat show give do act send list return instead"
 
+_NEVER = 1 << 62  # a place that no text reaches
+
 
 def folded_words(folded: Normaliser) -> dict[str, list[str]]:
     """All of them by name, as the matcher sees them; for the compiler."""
@@ -51,25 +54,37 @@ def folded_words(folded: Normaliser) -> dict[str, list[str]]:
     }
 
 
-def is_about_something_else(
-    before: Sequence[str], sentence: Sequence[str], behind: Sequence[str], words: Mapping[str, frozenset[str]]
-) -> bool:
-    """For tokens of one sentence: those before the match, all, and those behind it."""
-    joined = "".join(sentence)
-    asks = (
-        not words["asking"].isdisjoint(before)
-        or (bool(before) and before[0] in words["asking_first"])
-        or any(phrase in joined for phrase in words["asking_characters"])
-    )
-    if not asks or not words["spoken_to"].isdisjoint(sentence):
-        return False
-    if any(phrase in joined for phrase in words["spoken_to_characters"]):
-        return False
-    return not _orders(behind, words)
+class Questions:
+    """The sentences of one text, each looked at once. `starts` are the tokens that begin one."""
 
+    def __init__(self, tokens: Sequence[str], starts: Iterable[int], words: Mapping[str, frozenset[str]]) -> None:
+        self._tokens, self._words = tokens, words
+        self._starts = sorted({0, *starts, len(tokens)})
+        self._asked_from: dict[int, int] = {}
 
-def _orders(behind: Sequence[str], words: Mapping[str, frozenset[str]]) -> bool:
-    """Whether "and print" or "and instead say" follows at once."""
-    if not behind or behind[0] not in words["and"]:
-        return False
-    return any(token in words["orders"] for token in behind[1:3])
+    def hold(self, first: int, behind: int) -> bool:
+        """Whether the tokens from `first` to `behind` (exclusive) stand in a question about something else."""
+        number = bisect_right(self._starts, first) - 1
+        if number not in self._asked_from:
+            begin, end = self._starts[number], self._starts[min(number + 1, len(self._starts) - 1)]
+            self._asked_from[number] = begin + self._asks_from(self._tokens[begin:end])
+        following = bisect_left(self._starts, behind)
+        end = self._starts[min(following, len(self._starts) - 1)]
+        return self._asked_from[number] <= first and not self._orders(self._tokens[behind : min(end, behind + 3)])
+
+    def _asks_from(self, sentence: Sequence[str]) -> int:
+        """Behind which of its tokens a sentence asks; behind none where it speaks to somebody."""
+        words, joined = self._words, "".join(sentence)
+        spoken = not words["spoken_to"].isdisjoint(sentence)
+        if spoken or any(phrase in joined for phrase in words["spoken_to_characters"]):
+            return _NEVER
+        if any(phrase in joined for phrase in words["asking_characters"]):
+            return 0
+        if sentence and sentence[0] in words["asking_first"]:
+            return 1
+        return next((place for place, token in enumerate(sentence, 1) if token in words["asking"]), _NEVER)
+
+    def _orders(self, behind: Sequence[str]) -> bool:
+        """Whether "and print" or "and instead say" follows at once."""
+        words = self._words
+        return bool(behind) and behind[0] in words["and"] and not words["orders"].isdisjoint(behind[1:])

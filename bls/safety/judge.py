@@ -14,11 +14,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent import futures
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from bls.errors import RouterError
+from bls.safety.beside import Beside
 from bls.safety.checks import FINDERS, BudgetExceeded, Classify, Finder, Finding, Sources, Turns, looked_at
 from bls.safety.mask import Span, masked
 from bls.safety.script import is_chinese
@@ -47,6 +49,7 @@ _NEED_LISTS = ("words", "patterns", "hidden")
 _MAX_ROUNDS = 4
 _JSON_PER_CHARACTER = 6  # at most: \\uXXXX
 _JSON_PER_MESSAGE = 200
+_BUDGETS_WAITED = 20  # for the classifier's answer, which counts although its budget is spent
 _TELL_AGAIN_SECONDS = 60.0  # after which a check that still breaks is logged again
 
 
@@ -117,7 +120,7 @@ class PromptSafety:
         classify: Classify | None = None,
         finders: Mapping[str, Finder] = FINDERS,
         clock: Callable[[], float] = time.monotonic,
-        beside: Executor | None = None,
+        beside: Beside | None = None,
     ) -> None:
         self._beside = beside
         self._sources = Sources(newest_table, classify, clock)
@@ -177,11 +180,11 @@ class _Judging:
         sources: Sources,
         finders: Mapping[str, Finder],
         tell: Callable[[Check, Exception], None],
-        beside: Executor | None,
+        beside: Beside | None,
     ) -> None:
         self.verdict = Verdict()
         self._beside = beside
-        self._pending: tuple[Check, Future[tuple[CheckRun, Finding]]] | None = None
+        self._pending: tuple[Classifier, futures.Future[tuple[CheckRun, Finding]] | None] | None = None
         self._trusted = trusted
         self._settings, self._sources, self._finders, self._tell = settings, sources, finders, tell
         self._turns: list[Turn] = []
@@ -200,10 +203,26 @@ class _Judging:
     def final(self) -> Verdict:
         if self._pending is not None:
             (check, future), self._pending = self._pending, None
-            run, finding = future.result()
+            run, finding = self._waited_for(check, future)
             self._runs.append(run)
             self.verdict = self._with_last(check, finding)
         return self.verdict
+
+    def _waited_for(
+        self, check: Classifier, future: futures.Future[tuple[CheckRun, Finding]] | None
+    ) -> tuple[CheckRun, Finding]:
+        """What the classifier found; one that is frozen must not hold its request for ever, nor those that follow."""
+        seconds = check.budget_ms / 1000 * _BUDGETS_WAITED
+        try:
+            if future is not None:
+                return future.result(seconds)
+            detail = "an earlier call has not come back"
+        except futures.TimeoutError:
+            detail = f"no answer in {seconds:g} s"
+        finding = Finding(detail=detail)
+        if check.on_failure == CLOSED:
+            finding = Finding(REFUSE, f"{check.name}_unavailable", detail)
+        return CheckRun(check.name, "late", detail, seconds * 1e6 if future is not None else 0.0), finding
 
     def _with_last(self, check: Check, finding: Finding) -> Verdict:
         """The verdict once the last check has been heard, which masks nothing."""
@@ -227,7 +246,7 @@ class _Judging:
             if self._beside is not None and isinstance(check, Classifier) and check is self._settings.checks[-1]:
                 # It sees the turns as they came: what is masked below is replaced, never changed.
                 turns = list(looked_at(check, self._turns, self._trusted))
-                self._pending = check, self._beside.submit(self._ran, check, turns)
+                self._pending = check, self._beside.start(partial(self._ran, check, turns))
                 break
             finding = self._run(check)
             if finding.action == REFUSE:

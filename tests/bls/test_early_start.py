@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -14,9 +13,11 @@ from bls.errors import EngineUnavailable
 from bls.router import Router
 from bls.routing.policy_file import SHIPPED, load_policy
 from bls.routing.route import Routing
+from bls.safety.beside import Beside
 from bls.safety.judge import PromptSafety
-from bls.safety.settings import CLOSED, Classifier, Limits, PersonalData, Safety
+from bls.safety.settings import CLOSED, OPEN, Classifier, Limits, PersonalData, Safety
 from tests.fakes import FakeEngines, FakeMetrics, FakeModels, patient_watch, request
+from tests.waiting import eventually
 
 SECONDS = 30
 
@@ -67,8 +68,9 @@ class Fixed:
 
 @pytest.fixture
 def beside():
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
+    beside = Beside("classifier")
+    yield beside
+    beside.close()
 
 
 CHECKS = (
@@ -165,3 +167,35 @@ def test_a_check_by_rules_that_refuses_asks_nobody(beside):
     models, classify = WatchedModels(), HeldClassifier({})
     (reply,) = answer(models, request("x" * 200_000, stream=True), classify, beside)
     assert (reply.finish_reason, classify.seen, models.calls) == ("refused", "", [])
+
+
+@pytest.mark.parametrize("on_failure", [OPEN, CLOSED])
+def test_a_frozen_classifier_holds_neither_its_own_request_nor_the_next(beside, on_failure):
+    thaw, calls = threading.Event(), []
+
+    def frozen(text):
+        calls.append(text)
+        assert thaw.wait(SECONDS)
+        return {"risky": 0.95}
+
+    checks = (Limits(), Classifier(on_failure=on_failure, refuse_from={"risky": 0.9}, budget_ms=1, rest_seconds=0))
+    for _ in range(2):
+        replies = answer(FakeModels(), request(stream=True), frozen, beside, checks)
+        assert replies[-1].verdict == (
+            ("allow", "clean") if on_failure == OPEN else ("refuse", "classifier_unavailable")
+        )
+    assert len(calls) == 1
+    thaw.set()
+
+
+def test_a_classifier_that_answers_again_is_asked_again(beside):
+    thaw = threading.Event()
+    checks = (Limits(), Classifier(refuse_from={"risky": 0.9}, budget_ms=1, rest_seconds=0))
+    answer(FakeModels(), request(stream=True), lambda text: {"other": float(thaw.wait(SECONDS))}, beside, checks)
+    thaw.set()
+
+    def is_asked():
+        (*_, last) = answer(FakeModels(), request(), lambda text: {"risky": 0.95}, beside, checks)
+        return last.finish_reason == "refused"
+
+    assert eventually(is_asked)

@@ -2,13 +2,13 @@
 
 import gc
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bls import serving, triton_io
 from bls.engine_files import EngineFiles
 from bls.router import Router
 from bls.routing.service import PolicyService
+from bls.safety.beside import Beside
 from bls.safety.classifier import classifier
 from bls.safety.judge import PromptSafety
 from bls.watcher import Watcher
@@ -28,7 +28,7 @@ class TritonPythonModel:
         metrics = triton_io.Metrics()
         policy_file = triton_io.parameters(args).get("policy_file", "")
         self.policy = PolicyService(repository, policy_file, metrics, triton_io.instances(args))
-        self.beside = ThreadPoolExecutor(1, "classifier")
+        self.beside = Beside("classifier")
         safety = PromptSafety(words, classifier(models), beside=self.beside)
         safety.warm_up()
         engines = EngineFiles(repository, models)
@@ -42,6 +42,6 @@ class TritonPythonModel:
 
     def finalize(self) -> None:
         self.watcher.close()
-        self.beside.shutdown(cancel_futures=True)
+        self.beside.close()
         self.policy.close()
         gc.collect()  # What a request left must go before the shared memory that it lies in.

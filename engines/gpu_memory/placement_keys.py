@@ -14,7 +14,9 @@ Keys = Mapping[str, int | str]
 
 INPUT_TOKENS, OUTPUT_TOKENS = 1024, 256  # of a request where nobody says otherwise: a chat with a few turns before it
 SPEC_KEYS = tuple(
-    field.name for field in fields(GpuSpec) if field.name not in ("workers", "calib_dataset", "calib_size")
+    field.name
+    for field in fields(GpuSpec)
+    if field.name not in ("workers", "calib_dataset", "calib_size", "quantise_lm_head")
 )
 PLACEMENT_KEYS = ("input", "output", "concurrent", "instances", "gpus")
 MAX_INSTANCES = 64

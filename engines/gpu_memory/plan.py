@@ -14,7 +14,7 @@ from math import ceil, floor
 from engines.gpu_memory.placement import BadPlacement, EnginePlacement, Gpu
 from engines.gpu_memory.sizes import GIB
 from engines.tensorrt_llm.spec import TOKENS_PER_BLOCK
-from engines.tensorrt_llm.suitability import has_fp8, has_integer_weights
+from engines.tensorrt_llm.suitability import has_fp8, has_integer_weights, lacks
 
 HEAD_ROOM = Fraction(1, 5)
 
@@ -56,6 +56,8 @@ class Case:
                         f"{placement.model} is in {placement.quantisation}, "
                         f"which is not possible for {gpu.name}: use fp8"
                     )
+                if missing := lacks(gpu.capability, placement.quantisation):
+                    raise BadPlacement(f"{placement.model} is in {placement.quantisation}; {gpu.name} {missing}")
 
     def usable(self, gpu: int) -> int:
         """Bytes that the placements may take of a GPU."""

@@ -29,6 +29,8 @@ WEIGHT_BITS = {
     "int4_weight_only": Fraction(4),
     "int4_awq": 4 + Fraction(16, 128),
     "int4_gptq": 4 + Fraction(16 + 4, 128),  # a 4-bit zero point too
+    "w4a8_awq": 4 + Fraction(16, 128),
+    "int8_sq": Fraction(8),
     "nvfp4": 4 + Fraction(8, 16),
 }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engines.tensorrt_llm import flags
-from engines.tensorrt_llm.spec import TOKENS_PER_BLOCK, GpuSpec
+from engines.tensorrt_llm.spec import AWQ, TOKENS_PER_BLOCK, GpuSpec
 from engines.tensorrt_llm.suitability import AWQ_BLOCK_SIZE
 
 EXAMPLES = Path("/app/examples")  # in NVIDIA's images
@@ -61,7 +61,9 @@ def of_checkpoint(spec: GpuSpec, family: str, model: Path, checkpoint: Path, exa
         folder = Path(spec.calib_dataset)
         texts = str(folder.absolute()) if folder.is_dir() else spec.calib_dataset
         arguments += ["--qformat", spec.quantisation, "--calib_dataset", texts, "--calib_size", str(spec.calib_size)]
-    if spec.quantisation == "int4_awq":
+    if spec.quantise_lm_head:
+        arguments += ["--quantize_lm_head"]
+    if spec.quantisation in AWQ:
         arguments += ["--awq_block_size", str(AWQ_BLOCK_SIZE)]
     if spec.kv_cache_dtype == "fp8":
         arguments += ["--kv_cache_dtype", "fp8"]

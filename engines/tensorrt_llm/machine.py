@@ -13,7 +13,7 @@ from engines import nvidia_smi
 from engines.tensorrt_llm import flags
 from engines.tensorrt_llm.commands import Command
 from engines.tensorrt_llm.spec import GpuSpec
-from engines.tensorrt_llm.suitability import Capability, has_fp8, has_integer_weights
+from engines.tensorrt_llm.suitability import Capability, lacks
 
 _ADVICE = "build in NVIDIA's image tritonserver:25.12-trtllm-python-py3, or see the commands with --dry-run"
 
@@ -93,12 +93,8 @@ def _check_gpus(spec: GpuSpec, gpus: Sequence[Gpu]) -> None:
     if not gpus:
         raise BadMachine("there is no GPU (nvidia-smi shows none): build where the engine will run, with --gpus all")
     for gpu in gpus:
-        if spec.quantisation == "fp8" and not has_fp8(gpu.capability):
-            raise BadMachine(f'quantisation is "fp8"; {gpu.name} has no FP8, which Ada, Hopper and later GPUs have')
-        if spec.quantisation.startswith("int") and not has_integer_weights(gpu.capability):
-            raise BadMachine(
-                f'quantisation is "{spec.quantisation}"; TensorRT-LLM does not offer it for {gpu.name}: use fp8'
-            )
+        if missing := lacks(gpu.capability, spec.quantisation):
+            raise BadMachine(f'quantisation is "{spec.quantisation}"; {gpu.name} {missing}')
 
 
 def _gpus() -> list[Gpu]:

@@ -15,7 +15,8 @@ from engines.builders.sources import BadSource
 from engines.tensorrt_llm.spec import GpuSpec
 
 # Of the model's 16-bit weights; int4 with its scales and with what stays in 16 bits (embeddings, lm_head).
-_SHARE = {"none": 1.0, "fp8": 0.6, "int8_weight_only": 0.6, "int4_weight_only": 0.4, "int4_awq": 0.4}
+_SHARE = {"none": 1.0, "fp8": 0.6, "int8_weight_only": 0.6, "int4_weight_only": 0.4}
+_SHARE |= {"int8_sq": 0.6, "int4_awq": 0.4, "w4a8_awq": 0.4, "nvfp4": 0.45}
 _GIB = 2**30
 
 

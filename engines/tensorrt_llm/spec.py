@@ -6,7 +6,9 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 PRECISIONS = ("auto", "float16", "bfloat16")
-QUANTISATIONS = ("none", "fp8", "int8_weight_only", "int4_weight_only", "int4_awq")
+CALIBRATED = ("fp8", "nvfp4", "int8_sq", "int4_awq", "w4a8_awq")  # by how the model answers texts
+AWQ = ("int4_awq", "w4a8_awq")
+QUANTISATIONS = ("none", "fp8", "int8_weight_only", "int4_weight_only", "int4_awq", "w4a8_awq", "int8_sq", "nvfp4")
 KV_CACHE_DTYPES = ("auto", "fp8")
 TOKENS_PER_BLOCK = 32  # of the paged KV cache: trtllm-build's default
 
@@ -35,6 +37,7 @@ class GpuSpec:
     workers: int | None = None
     calib_dataset: str = "cnn_dailymail"
     calib_size: int = 512
+    quantise_lm_head: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -47,6 +50,10 @@ class GpuSpec:
         if self.max_num_tokens < max(self.max_batch_size, TOKENS_PER_BLOCK):
             limit = f"max_batch_size ({self.max_batch_size}) and {TOKENS_PER_BLOCK}, a block of the KV cache"
             raise BadGpuSpec(f"max_num_tokens is {self.max_num_tokens}; it must be at least {limit}")
+        if self.quantise_lm_head and not self.is_calibrated:
+            raise BadGpuSpec(
+                f'quantise_lm_head needs quantisation {", ".join(CALIBRATED)}; it is "{self.quantisation}"'
+            )
         if self.kv_cache_dtype == "fp8" and self.quantisation != "fp8":
             # TensorRT-LLM's builder.py would turn off paged context FMHA, without which KV reuse and chunked prompts,
             # which config.pbtxt asks for, can't be; with int8 caches too.
@@ -64,7 +71,7 @@ class GpuSpec:
     @property
     def is_calibrated(self) -> bool:
         """Whether the quantisation goes by how the model answers texts."""
-        return self.quantisation in ("fp8", "int4_awq")
+        return self.quantisation in CALIBRATED
 
     @classmethod
     def of(cls, table: dict[str, Any]) -> GpuSpec:
@@ -86,5 +93,8 @@ def _check(name: str, value: object, optional: bool) -> None:
     elif name in _TEXTS:
         if not isinstance(value, str) or not value:
             raise BadGpuSpec(f"{name} is {value!r}; it must be a string")
+    elif name == "quantise_lm_head":
+        if type(value) is not bool:
+            raise BadGpuSpec(f"{name} is {value!r}; it must be true or false")
     elif not (optional and value is None) and (type(value) is not int or value < 1):
         raise BadGpuSpec(f"{name} is {value!r}; it must be a whole number above 0")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engines.tensorrt_llm.spec import GpuSpec
+from engines.tensorrt_llm.spec import AWQ, GpuSpec
 
 AWQ_BLOCK_SIZE = 128  # weights that share one scale
 # Kinds of rope_scaling whose factor doesn't lengthen max_position_embeddings, as in TensorRT-LLM's builder.py.
@@ -15,6 +15,8 @@ _MAX_ROPE_FACTOR = 1000
 
 Capability = tuple[int, int]  # NVIDIA's compute capability: (8, 9) is Ada
 _FP8_FROM: Capability = (8, 9)
+_FP4_FROM: Capability = (10, 0)
+_IN_FP8 = ("fp8", "w4a8_awq")  # w4a8: 4-bit weights, 8-bit activations
 # tensorrt_llm/builder.py refuses whole-number weights on data-centre Blackwell.
 _NO_INTEGERS: tuple[Capability, Capability] = ((10, 0), (12, 0))
 
@@ -42,11 +44,11 @@ def unsuited(spec: GpuSpec, model: Dimensions) -> str | None:
         return f"tp_size is {tp}; the model's {heads} can be divided among {legal} GPUs"
     if spec.pp_size > model.layers:
         return f"pp_size is {spec.pp_size}; the model has {model.layers} layers"
-    if spec.quantisation == "int4_awq":
+    if spec.quantisation in AWQ:
         for name, size in model.widths.items():
             if size % (tp * AWQ_BLOCK_SIZE):
                 blocks = f"{name} ({size}) can't be split into blocks of {AWQ_BLOCK_SIZE} on {tp} GPUs"
-                return f'quantisation is "int4_awq"; the model\'s {blocks}'
+                return f'quantisation is "{spec.quantisation}"; the model\'s {blocks}'
     return None
 
 
@@ -63,6 +65,17 @@ def context_tokens(positions: int, rope_scaling: Any) -> int:
     if not isinstance(factor, int | float) or not 1 <= factor <= _MAX_ROPE_FACTOR:
         raise ValueError(f"factor of rope_scaling is {factor!r}; it must be a number from 1 to {_MAX_ROPE_FACTOR}")
     return positions if kind in _ROPE_WITHIN else int(positions * factor)
+
+
+def lacks(capability: Capability, quantisation: str) -> str | None:
+    """What a GPU lacks to compute weights in a quantisation, for a message; None if nothing."""
+    if quantisation in _IN_FP8 and not has_fp8(capability):
+        return "has no FP8, which Ada, Hopper and later GPUs have"
+    if quantisation == "nvfp4" and capability < _FP4_FROM:
+        return "has no FP4, which Blackwell and later GPUs have"
+    if quantisation.startswith(("int", "w4a8")) and not has_integer_weights(capability):
+        return "is not offered it by TensorRT-LLM: use fp8"
+    return None
 
 
 def has_fp8(capability: Capability) -> bool:

@@ -68,6 +68,7 @@ def test_of_all_that_a_program_prints_a_person_sees_a_little(world, capsys):
         ("int8_weight_only", QWEN),
         ("int4_weight_only", QWEN),
         ("int4_awq", QUANTIZE),
+        ("int8_sq", QUANTIZE),
         ("fp8", QUANTIZE),
     ],
 )

@@ -190,7 +190,9 @@ def test_a_missing_script_is_named_with_the_flag_that_helps(world, capsys):
     ("gpu", "quantisation", "message"),
     [
         ("NVIDIA A100-SXM4-80GB, 8.0", "fp8", "NVIDIA A100-SXM4-80GB has no FP8"),
-        ("NVIDIA B200, 10.0", "int4_awq", "TensorRT-LLM does not offer it for NVIDIA B200: use fp8"),
+        ("NVIDIA B200, 10.0", "int4_awq", "NVIDIA B200 is not offered it by TensorRT-LLM: use fp8"),
+        ("NVIDIA A100-SXM4-80GB, 8.0", "w4a8_awq", "NVIDIA A100-SXM4-80GB has no FP8"),
+        ("NVIDIA H100 80GB HBM3, 9.0", "nvfp4", "NVIDIA H100 80GB HBM3 has no FP4, which Blackwell"),
     ],
 )
 def test_a_gpu_that_lacks_the_quantisation_is_named(world, capsys, gpu, quantisation, message):

@@ -10,7 +10,7 @@ import pytest
 
 from engines import specs
 from engines.tensorrt_llm import commands, flags
-from engines.tensorrt_llm.spec import PRECISIONS, QUANTISATIONS, GpuSpec
+from engines.tensorrt_llm.spec import PRECISIONS, QUANTISATIONS, BadGpuSpec, GpuSpec
 
 SPECS = [
     GpuSpec(
@@ -98,6 +98,9 @@ def test_an_engine_is_built_for_in_flight_batching_and_kv_reuse():
         ("int4_weight_only", flags.CONVERT["llama"], {"--use_weight_only": True, "--weight_only_precision": "int4"}),
         ("fp8", flags.QUANTIZE, {"--qformat": "fp8", "--calib_dataset": "cnn_dailymail", "--calib_size": "512"}),
         ("int4_awq", flags.QUANTIZE, {"--qformat": "int4_awq", "--awq_block_size": "128"}),
+        ("w4a8_awq", flags.QUANTIZE, {"--qformat": "w4a8_awq", "--awq_block_size": "128"}),
+        ("int8_sq", flags.QUANTIZE, {"--qformat": "int8_sq"}),
+        ("nvfp4", flags.QUANTIZE, {"--qformat": "nvfp4"}),
     ],
 )
 def test_a_quantisation_is_made_by_the_program_that_can(quantisation, program, expected):
@@ -134,3 +137,13 @@ def test_a_command_can_be_pasted_into_a_shell():
 
 def test_the_scripts_are_those_of_nvidias_image():
     assert both(SPECS[0], "qwen")[0].start == ("python3", "/app/examples/models/core/qwen/convert_checkpoint.py")
+
+
+def test_the_output_matrix_is_quantised_where_that_is_asked_for_and_possible():
+    asked = both(GpuSpec("m", 4096, quantisation="fp8", quantise_lm_head=True))[0]
+    asked.check()
+    assert "--quantize_lm_head" in asked.words
+    with pytest.raises(BadGpuSpec, match="quantise_lm_head needs quantisation fp8, nvfp4"):
+        GpuSpec("m", 4096, quantise_lm_head=True)
+    with pytest.raises(BadGpuSpec, match="quantise_lm_head is 1; it must be true or false"):
+        GpuSpec("m", 4096, quantise_lm_head=1)

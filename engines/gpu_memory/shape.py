@@ -6,17 +6,15 @@ architecture that isn't in the table is refused by name: a wrong guess would onl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from engines.gpu_memory.config_forms import BadModel as BadModel
+from engines.gpu_memory.config_forms import text_model, windows
 from engines.gpu_memory.families import FAMILIES, HEAD_DIMS
 from engines.tensorrt_llm.suitability import Dimensions, context_tokens
 
 MAX_LAYERS = 1000  # the longest known model has 126
-
-
-class BadModel(ValueError):
-    """config.json has an unknown architecture, or a missing or wrong value; the message is one line that names it."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +60,7 @@ class Shape:
     layers: tuple[Layer, ...]
     final_norm: int
     context: int | None
+    notes: tuple[str, ...] = ()  # what the figures leave out, or take as more than it is
 
     @property
     def dimensions(self) -> Dimensions:
@@ -83,12 +82,14 @@ class Shape:
 
 def read(config: dict[str, Any]) -> Shape:
     """The shape that config.json describes. Raises BadModel."""
+    config, notes = text_model(config)
     names = config.get("architectures")
     if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
         raise BadModel(f"architectures is {names!r}; it must be a list of one name")
     if names[0] not in FAMILIES:
         raise BadModel(f"architecture {names[0]!r} isn't known here; known: {', '.join(FAMILIES)}")
-    return _Reader(names[0], config).shape()
+    shape = _Reader(names[0], config).shape()
+    return replace(shape, notes=(*notes, *windows(config, len(shape.layers))))
 
 
 class _Reader:

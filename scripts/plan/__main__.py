@@ -118,7 +118,7 @@ def _found() -> list[Gpu]:
     except (OSError, subprocess.SubprocessError, ValueError):
         found = []
     if not found:
-        names = ", ".join(known.GPUS)
+        names = ", ".join(known.COMMON)
         raise ValueError(f"nvidia-smi shows no GPU here: name one with --gpu, such as {names}, or its GiB")
     return found
 

@@ -63,6 +63,7 @@ def _model(placement: EnginePlacement, kv_bytes: int) -> Report:
         "runtime": placement.runtime,
         "source": spec.model,
         "parameters": placement.shape.parameters,
+        "notes": list(placement.shape.notes),
         "weights": placement.quantisation if placement.quantisation != "none" else SIXTEEN_BITS,
         "kv_cache_dtype": spec.kv_cache_dtype if spec.kv_cache_dtype != "auto" else SIXTEEN_BITS,
         "tp_size": spec.tp_size,
@@ -108,6 +109,8 @@ def for_people(report: Report, flags: Mapping[str, str]) -> str:
         parts += [_table(report), *_specs(report), *(_file(model) for model in report["models"]), _remarks()]
     else:
         parts.append(_shortage(report, flags))
+    if notes := dict.fromkeys(f"{model['source']}: {note}" for model in report["models"] for note in model["notes"]):
+        parts.append("\n".join(notes))
     if _serves_quantised(report):
         parts.append(_SAVED_SO)
     return "\n\n".join(parts)

@@ -196,7 +196,7 @@ def test_the_llm_api_gets_lines_of_its_own_and_has_to_have_a_config(tmp_path, ca
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--gpu", "L41"], "GPU 'L41' isn't known; near: L40"),
+        (["--gpu", "L41"], "GPU 'L41' isn't known; near: L4"),
         (["--gpu", ""], "GPU '' isn't known"),
         (["--gpu", "0.5"], "GPU '0.5' isn't known"),
         (["--gpu", "80", "--large", "tp_sise=2"], "--large: 'tp_sise=2' must be KEY=VALUE; keys: model, max_seq_len"),

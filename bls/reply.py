@@ -59,6 +59,34 @@ class Reply(NamedTuple):
         return decision.as_json() | ({"empty": self.empty_because} if self.empty_because else {})
 
 
+class PieceTensors:
+    """The tensors of an answer's pieces, one after the other: a piece's are good until the next one's are made.
+
+    Nearly all pieces hold the same few tensors, so these are made once and filled anew: with cold caches that is a
+    third of what a piece costs this process (python -m scripts.bench response).
+    """
+
+    def __init__(self, outputs: frozenset[str]) -> None:
+        self._outputs = outputs
+        self._text: Array = text("")
+        self._tokens, self._input_tokens = int32(0), int32(0)
+        usual = {
+            "text_output": self._text,
+            "num_output_tokens": self._tokens,
+            "num_input_tokens": self._input_tokens,
+        }
+        self._usual = {name: array for name, array in usual.items() if name in outputs}
+
+    def of(self, reply: Reply) -> Mapping[str, Array]:
+        """What `reply.tensors` gives."""
+        if reply.finish_reason or reply.is_first or reply.log_probs:
+            return reply.tensors(self._outputs)
+        self._text[0] = reply.text.encode()
+        self._tokens[0, 0] = reply.output_tokens
+        self._input_tokens[0, 0] = reply.input_tokens
+        return self._usual
+
+
 def joined(replies: Iterable[Reply]) -> Reply:
     """One reply that says the same as all of them. There must be at least one."""
     replies = list(replies)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bls import errors, triton_io
+from bls.reply import PieceTensors
 from bls.request import WHAT_FITS, Defaults, Request, parse
 from bls.router import Router
 from bls.shadow import Shadow
@@ -43,8 +44,9 @@ def serve(request: Any, router: Router, watcher: Watcher, door: Door) -> None:
         watch = Watch(sender.is_cancelled, timeout_seconds, _give_up_on(sender))
         watcher.follow(watch)
         with closing(router.answer(parsed, watch)) as answer:
+            made = PieceTensors(parsed.outputs)
             for reply in answer:
-                tensors = reply.tensors(parsed.outputs)
+                tensors = made.of(reply)
                 if reply.finish_reason:
                     sender.finish(tensors)
                 elif tensors:

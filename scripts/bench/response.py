@@ -26,6 +26,7 @@ from bls.arrays import Tensors, boolean, int32, strings
 from bls.contract import PREPROCESSING
 from bls.engine_files import EngineFiles
 from bls.paths import MODEL_REPOSITORY
+from bls.reply import PieceTensors
 from bls.request import parse
 from bls.router import Router
 from bls.safety.judge import PromptSafety
@@ -87,8 +88,9 @@ def measured(streams: int, responses: int, tokens: int, is_cold: bool) -> list[f
     inputs = {"text_input": strings(lines[0]), "max_tokens": int32(len(ids) + 1), "stream": boolean(True)}
     for _ in range(streams):
         request = parse(inputs, {}, OUTPUTS)
+        made = PieceTensors(request.outputs)
         for reply in router.answer(request, Watch(lambda: False, 600, lambda outcome: None)):
-            reply.tensors(request.outputs)
+            made.of(reply)
     return replay.spent_us
 
 

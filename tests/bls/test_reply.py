@@ -1,9 +1,11 @@
 import json
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bls.contract import ROUTER_CONTRACT
-from bls.reply import UNASKED_FOR, Reply, accumulated, joined
+from bls.reply import UNASKED_FOR, PieceTensors, Reply, accumulated, joined
 from bls.routing.decision import Decision
 
 EVERYTHING = ROUTER_CONTRACT.output_names
@@ -51,3 +53,26 @@ def test_an_empty_answer_says_why_to_whoever_names_no_outputs_or_the_route():
     for outputs in (UNASKED_FOR, EVERYTHING):
         assert json.loads(reply.tensors(outputs)["route_info"][0])["empty"] == "it ended"
     assert set(reply.tensors(frozenset({"text_output"}))) == {"text_output"}
+
+
+replies = st.builds(
+    Reply,
+    text=st.text(max_size=5),
+    output_tokens=st.integers(0, 9),
+    log_probs=st.sampled_from([{}, {"cum_log_probs": np.zeros((1, 1), np.float32)}]),
+    finish_reason=st.sampled_from(["", "", "stop"]),
+    decision=st.just(Decision("m", "r")),
+    input_tokens=st.integers(0, 9),
+    verdict=st.just(("allow", "clean")),
+    is_first=st.booleans(),
+)
+
+
+@given(st.lists(replies, max_size=6), st.sets(st.sampled_from(sorted(EVERYTHING))).map(frozenset))
+def test_a_piece_has_the_same_tensors_whether_they_are_made_for_it_or_filled_anew(pieces, outputs):
+    made = PieceTensors(outputs)
+    for piece in pieces:
+        found, expected = made.of(piece), piece.tensors(outputs)
+        assert {name: (array.dtype, array.tolist()) for name, array in found.items()} == {
+            name: (array.dtype, array.tolist()) for name, array in expected.items()
+        }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -20,7 +21,6 @@ _MORE_S = 30.0  # beyond the router's own timeout, which should come first
 _AHEAD = 8  # pieces of each of several answers that wait for the client
 
 Pieces = AsyncGenerator[tuple[int, Piece], None]
-_numbers = itertools.count(1)
 
 
 class Generation:
@@ -28,6 +28,8 @@ class Generation:
         self._triton = triton
         self._parking = parking
         self._settings = settings
+        self._own = secrets.token_hex(4)  # other processes number theirs too
+        self._numbers = itertools.count(1)
 
     def answers(self, wanted: Sequence[Ask], request_id: str, tenant: str, trace: Trace) -> Pieces:
         """The pieces of all answers as they come, each with its answer's place. Close it to stop what still runs.
@@ -40,7 +42,7 @@ class Generation:
 
     async def _only(self, ask: Ask, request_id: str, tenant: str, trace: Trace) -> Pieces:
         # Two requests of one id that run at the same time would be one to the server.
-        request = asks.request_of(ask, f"{request_id}-{next(_numbers)}", tenant, self._settings.timeout_s)
+        request = asks.request_of(ask, f"{request_id}-{self._own}-{next(self._numbers)}", tenant, self._settings.timeout_s)
         until = time.monotonic() + self._settings.timeout_s + _MORE_S
         ticket, has_begun = None, False
         while True:

@@ -65,6 +65,7 @@ def is_ready(port):
         return False
 
 
+@pytest.mark.slow
 def test_a_new_server_takes_over_and_no_request_of_the_gateway_is_lost(served):
     server, port = served
     body = {"model": "auto", "prompt": PROMPT, "max_tokens": 50, "seed": 10}

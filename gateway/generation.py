@@ -42,7 +42,9 @@ class Generation:
 
     async def _only(self, ask: Ask, request_id: str, tenant: str, trace: Trace) -> Pieces:
         # Two requests of one id that run at the same time would be one to the server.
-        request = asks.request_of(ask, f"{request_id}-{self._own}-{next(self._numbers)}", tenant, self._settings.timeout_s)
+        request = asks.request_of(
+            ask, f"{request_id}-{self._own}-{next(self._numbers)}", tenant, self._settings.timeout_s
+        )
         until = time.monotonic() + self._settings.timeout_s + _MORE_S
         ticket, has_begun = None, False
         while True:

@@ -28,10 +28,14 @@ from typing import Any
 import uvloop
 
 from bls.paths import ROOT
+from bls.routing.policy_file import SHIPPED
+from bls.routing.policy_file import VARIABLE as POLICY_VARIABLE
 from scripts.bench.gateway_rounds import Hop, engine_rounds, stand_in_rounds
 from scripts.bench.local_server import free_ports, running_server
 from scripts.host import processes
 
+# The end of a policy that turns nobody away, however busy the machine is.
+UNLIMITED = "\nMAX_WAIT_SECONDS = 86400.0\nMAX_IN_FLIGHT = dict.fromkeys((tier.model for tier in TIERS), 1000)\n"
 LITELLM = """model_list:
   - model_name: auto
     litellm_params: {model: "%s", api_base: "http://127.0.0.1:%d/v1", api_key: none}
@@ -100,12 +104,7 @@ def main(arguments: list[str]) -> int:
     if not options.engine_only:
         found |= _on_the_stand_in(options.rounds, options.litellm)
     if options.engine or options.engine_only:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            running_server(Path(folder)) as server,
-            gateway_beside(server.grpc_url) as gateway,
-        ):
-            found |= asyncio.run(engine_rounds(gateway.port, server.grpc_url, options.rounds))
+        found |= _on_the_engine(options.rounds)
     for name, value in found.items():
         print(f"{name:32} {value}")
     print(json.dumps(found))
@@ -124,4 +123,15 @@ def _on_the_stand_in(rounds: int, litellm: Path | None) -> dict[str, Any]:
         for name, hop in hops.items():
             sizes = processes.memory_bytes(hop.pid).values()
             found[f"{name}_pss_mb"] = round(sum(map(sum, sizes)) / 2**20, 1)
+        return found
+
+
+def _on_the_engine(rounds: int) -> dict[str, Any]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        (folder / "policy.py").write_text(SHIPPED.read_text() + UNLIMITED)
+        variables = {**os.environ, POLICY_VARIABLE: str(folder / "policy.py")}
+        server = stack.enter_context(running_server(folder, env=variables))
+        gateway = stack.enter_context(gateway_beside(server.grpc_url))
+        found: dict[str, Any] = asyncio.run(engine_rounds(gateway.port, server.grpc_url, rounds))
         return found

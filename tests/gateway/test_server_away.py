@@ -79,12 +79,6 @@ def test_a_frozen_server_ends_its_streams_and_is_found_again(tmp_path):
         assert eventually(lambda: gateway.complete(PROMPT).status == 200)
 
 
-def test_a_server_that_is_silent_but_lives_is_waited_for(tmp_path):
-    with FakeRouter() as fake, running(tmp_path, fake.target, "--server-silent-s=0.1") as gateway:
-        reply = gateway.complete(PROMPT, stream=True, seed=400)  # more than a second in all
-        assert reply.events[-1] == "[DONE]"
-
-
 def test_a_client_that_leaves_while_it_waits_gives_its_place_up(alone):
     fake, gateway = alone
     fake.away = "Request for unknown model: 'llm_router' is not found"

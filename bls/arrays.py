@@ -44,8 +44,8 @@ def read_text(value: Any, name: str) -> str:
 
 def quick_serializer(theirs: Callable[[Array], Any]) -> Callable[[Array], Any]:
     """`theirs` of the python backend, whose Tensor calls it for each text: it walks through any array by an iterator
-    of numpy, and with cold caches that is a tenth of what a response costs. One text, which is what a response of a stream
-    holds, needs none. Where `theirs` writes a text in another way than it does today, it stays as it is."""
+    of numpy, and with cold caches that is a tenth of what a response costs. One text, which is what a response of a
+    stream holds, needs none. Where `theirs` writes a text in another way than it does today, it stays as it is."""
     probe = np.array([b"probe"], dtype=np.object_)
 
     def serialize(array: Array) -> Any:

@@ -10,6 +10,7 @@ from bls.tokens.chat_template import Chat, ChatTemplate
 from bls.tokens.huggingface import FastTokenizer
 from bls.tokens.messages import read_messages
 from bls.tokens.sentencepiece_tokenizer import SentencePieceTokenizer
+from bls.tokens.template_messages import fitted
 from bls.tokens.tokenizer import Settings
 from tests import small_tokenizers
 
@@ -18,7 +19,10 @@ CHATML = "{% for m in messages %}<|begin|>{{ m.role }}\n{{ m.content }}<|end|>{%
 
 
 def named(goldens):
-    return [pytest.param(golden, id=f"{golden['template']}-{golden['title']}") for golden in goldens]
+    def name(golden):
+        return "-".join((golden["template"], golden["title"], *golden["values"]))
+
+    return [pytest.param(golden, id=name(golden)) for golden in goldens]
 
 
 def byte_level_chat(template=CHATML):
@@ -35,7 +39,8 @@ def sentencepiece_chat():
 @pytest.mark.parametrize("golden", named(golden for golden in GOLDENS if "text" in golden))
 def test_renders_what_hugging_face_renders(golden):
     template = ChatTemplate(golden["source"], "<|im_start|>", "<|im_end|>")
-    assert template.render(golden["messages"]) == golden["text"]
+    messages = fitted(read_messages(json.dumps(golden["messages"])), golden["source"])
+    assert template.render(messages, golden["values"]) == golden["text"]
 
 
 @pytest.mark.parametrize("golden", named(golden for golden in GOLDENS if "error" in golden))

@@ -10,6 +10,7 @@ python -m scripts.bench hops        what a step of an ensemble costs, by the siz
 python -m scripts.bench instances   tokenizer and detokenizer over instances and queue delays
 python -m scripts.bench policy      a decision with everything on, and how soon an edited policy is in force
 python -m scripts.bench response    the router's own Python between two responses, with warm and with cold caches
+python -m scripts.bench routing     a mixed trace routed, all to the large engine, all to the small one
 python -m scripts.bench safety      the prompt's checks, by length and one by one
 python -m scripts.bench router --help
 """
@@ -30,6 +31,7 @@ BENCHES = {
     "policy": "scripts.bench.policy",
     "response": "scripts.bench.response",
     "router": "scripts.bench.router",
+    "routing": "scripts.bench.routing",
     "safety": "scripts.bench.safety",
 }
 

@@ -114,8 +114,10 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         parser.error(f"name an engine ({', '.join((*tiers(), CLASSIFIER))}), or give a command to --explain")
     if options.builder != OPENVINO and CLASSIFIER in options.tiers:
         parser.error(f"{CLASSIFIER} is the same on CPUs and GPUs: leave out --for {options.builder}")
-    if options.builder != ENGINE and (options.dry_run or options.engine):
-        parser.error(f"--dry-run and --engine need --for {ENGINE}")
+    if options.builder == OPENVINO and options.dry_run:
+        parser.error(f"--dry-run needs --for {' or '.join(gpu_engines.BUILDERS)}")
+    if options.builder != ENGINE and options.engine:
+        parser.error(f"--engine needs --for {ENGINE}")
     if options.engine and len(options.tiers) > 1:
         parser.error("--engine needs exactly one tier")
 

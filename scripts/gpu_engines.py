@@ -93,6 +93,8 @@ def _reason(command: Command, failed: StepFailed, log: Path) -> str:
 def dry_run(plan: Plan, progress: Progress, source: str | None) -> str:
     """The commands of a build, to be pasted into a shell; the last one makes the tier of the engine. Raises BadSource,
     BadCommand."""
+    if plan.builder == build.LLMAPI:
+        return _dry_run_without_engine(plan, source)
     model, guess = Model.parse(plan.spec.model), ""
     try:
         steps = build.planned(plan, progress.say)
@@ -110,6 +112,22 @@ def dry_run(plan: Plan, progress: Progress, source: str | None) -> str:
         bring = f'snapshot_download("{model.repository}", local_dir={json.dumps(str(plan.work / "model"))})'
         parts.append(shlex.join(["python3", "-c", f"from huggingface_hub import snapshot_download; {bring}"]))
     return "\n".join([*parts, *(step.text() for step in steps), shlex.join(last)])
+
+
+def _dry_run_without_engine(plan: Plan, source: str | None) -> str:
+    """The LLM API loads the model itself; only its tokenizer is brought beforehand."""
+    model = Model.parse(plan.spec.model)
+    command = ["python3", "-m", "scripts.build_engines", plan.tier, "--for", plan.builder]
+    where = "downloads" if model.repository else "reads"
+    config = f"model_repository/tensorrt_llm_{plan.tier}/configs/llmapi.pbtxt"
+    return "\n".join(
+        [
+            f"# {plan.tier}: {model.name}; no engine is built: the LLM API {where} the weights when the server starts.",
+            f"# Parallelism, batch and KV cache are set in {config}; quantisation is the checkpoint's own.",
+            shlex.join([*command, *(["--from", source] if source else [])]),
+            "scripts/serve gpu --engine llmapi",
+        ]
+    )
 
 
 def explain(text: str) -> tuple[str, bool]:

@@ -199,7 +199,9 @@ def _remarks() -> str:
         "The cap decides, whichever model loads first; by the fraction alone it would be the tokens without the cap.\n"
         "Weights and KV cache follow from the model's shapes; an engine file is 1 or 2 % larger. Activations and\n"
         "buffers are bounds out of published logs; nothing was measured here. Compare them with the lines\n"
-        "[MemUsageChange] of a first start."
+        "[MemUsageChange] of a first start.\n"
+        "The text classifier runs on CPUs and takes nothing of it; with KIND_GPU it takes about half a GiB for each\n"
+        "instance, its process' CUDA context included: --reserve 0.5."
     )
 
 

@@ -232,8 +232,14 @@ def test_a_dry_run_needs_neither_trtllm_build_nor_a_gpu(world, capsys):
     assert capsys.readouterr().out.count("trtllm-build \\\n  --checkpoint_dir") == 2
 
 
-@pytest.mark.parametrize("arguments", [["--dry-run"], ["--engine", "x"]])
-def test_flags_of_engines_are_refused_where_there_is_none(world, capsys, arguments):
+def test_a_dry_run_for_the_llm_api_says_that_no_engine_is_built_and_what_to_run(world, capsys):
+    assert world.build("--dry-run", builder="llmapi") == 0
+    out = capsys.readouterr().out
+    assert "no engine is built" in out and "configs/llmapi.pbtxt" in out
+    assert "python3 -m scripts.build_engines small --for llmapi\nscripts/serve gpu --engine llmapi" in out
+
+
+def test_an_engine_is_refused_where_there_is_none(world, capsys):
     with pytest.raises(SystemExit):
-        world.build(*arguments, builder="llmapi")
-    assert "--dry-run and --engine need --for tensorrt_llm" in capsys.readouterr().err
+        world.build("--engine", "x", builder="llmapi")
+    assert "--engine needs --for tensorrt_llm" in capsys.readouterr().err

@@ -26,6 +26,8 @@ from bls.words.trie import ANYWHERE, AT_WORD_START, CLASS_BITS, ENDING_SHIFT
 
 log = logging.getLogger(__name__)
 
+VARIABLE = "LLM_ROUTER_WORDS"  # names another folder, for whoever keeps it outside of what is served
+
 MAGIC = b"WORDTAB5"
 ALLOW = -1  # in place of a category: an allow word ends here
 
@@ -219,11 +221,12 @@ def _header(data: mmap.mmap) -> tuple[dict[str, Any], int]:
 
 
 def words_beside(repository: Path) -> NewestTable:
-    """The compiled lists of the words/ folder that belongs to a model repository.
+    """The compiled lists of the folder that VARIABLE names, or of the words/ that belongs to a model repository.
 
     Raises BadWordTable: without a table that was good once nothing may be answered.
     """
-    newest = NewestTable(home(repository) / "words" / "compiled.bin")
+    folder = Path(os.environ.get(VARIABLE) or home(repository) / "words")
+    newest = NewestTable(folder / "compiled.bin")
     newest.table()
     return newest
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bls.words import affixes, borders
-from bls.words.candidates import BORDER, TAIL
+from bls.words.candidates import BORDER, NUMBER, TAIL
 from bls.words.cjk import is_cjk
 from bls.words.normalise import (
     HIRAGANA_VOICING,
@@ -33,6 +33,7 @@ class Rules:
     max_gap: int
     separators: bool = True
     repeats: bool = True
+    digits: bool = True
     folding: Folding = field(default_factory=Folding)
 
 
@@ -115,8 +116,20 @@ def is_end(tokens: list[Token], at: int, needs: int, rules: Rules) -> bool:
     """Whether a word may end with this letter."""
     if not needs:
         return True
+    if needs & NUMBER and has_number(tokens, at, rules):
+        return True
     tails = ["", *(affixes.after(tokens[at].symbol) if needs & TAIL else ())]
     return any(ends_behind(tokens, at, tail, needs, rules) for tail in tails)
+
+
+def has_number(tokens: list[Token], at: int, rules: Rules) -> bool:
+    """Whether three digits follow."""
+    for _ in range(3):
+        following = following_symbol(tokens, at, rules)
+        if following is None or tokens[following].symbol not in set("0123456789"):
+            return False
+        at = following
+    return True
 
 
 def ends_behind(tokens: list[Token], at: int, tail: str, needs: int, rules: Rules) -> bool:
@@ -148,7 +161,21 @@ def steps(tokens: list[Token], word: str, done: int, at: int, rules: Rules) -> I
             if allowed:
                 yield following, done + 2 if is_space else done + 1
         if tokens[following].kind == LETTER:
+            if rules.digits and not is_space and is_cjk(word[done - 1]) and is_cjk(wanted):
+                yield from bridged(tokens, wanted, done, at, following, rules)
             return
+
+
+def bridged(
+    tokens: list[Token], wanted: str, done: int, at: int, digit: int, rules: Rules
+) -> Iterator[tuple[int, int]]:
+    """The letter behind one digit that directly follows the last letter."""
+    if tokens[digit].symbol not in set("0123456789") or following_symbol(tokens, at, rules) != digit:
+        return
+    following = following_symbol(tokens, digit, rules)
+    is_near = following is not None and tokens[following].raw - tokens[at].raw - 1 <= rules.max_gap
+    if following is not None and is_near and tokens[following] == (LETTER, wanted, tokens[following].raw):
+        yield following, done + 1
 
 
 def following_symbol(tokens: list[Token], at: int, rules: Rules, direction: int = 1) -> int | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 
 from bls.words import borders
+from bls.words.cjk import is_cjk
 from bls.words.lists import Category, Word, WordLists
 from bls.words.normalise import normaliser, spellings
 from bls.words.stream_filter import WordFilter
@@ -48,17 +49,23 @@ def oracle_matches(text, deny, allow, categories) -> dict[str, set[tuple[int, in
     found = {}
     for name, texts in deny.items():
         category = categories[name]
-        rules = Rules(MAX_GAP, category.separators, category.repeats, category.folding)
+        rules = Rules(MAX_GAP, category.separators, category.repeats, category.digits, category.folding)
         folded = normaliser(category.folding)
         allowing = {form for word in allow for form in spellings(word, folded)}
         allowed = set().union(*(word_oracle.matches(text, form, rules, is_allowed=True) for form in allowing))
         denied = set()
-        for word in {form for listed in texts for form in spellings(listed, folded)}:
+        forms = {form for listed in texts for form in spellings(listed, folded)}
+        for word in forms | {doubled(form) for form in forms if category.doubled}:
             left = category.whole_words and borders.has_left_border(word)
             needs = borders.end_needs(word, whole_words=category.whole_words)
             denied |= word_oracle.matches(text, word, rules, left=left, needs=needs)
         found[name] = word_oracle.counting(denied, allowed)
     return found
+
+
+def doubled(word: str) -> str:
+    """Each letter twice, where all are Chinese, Japanese or Korean."""
+    return "".join(symbol * 2 for symbol in word) if len(word) > 1 and all(map(is_cjk, word)) else word
 
 
 def oracle_text(text, deny, allow, categories) -> str:

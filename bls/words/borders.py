@@ -8,12 +8,13 @@ from __future__ import annotations
 from functools import cache
 
 from bls.words import affixes
-from bls.words.candidates import BORDER, LETTER_END, TAIL
+from bls.words.candidates import BORDER, LETTER_END, NUMBER, TAIL
 from bls.words.cjk import is_cjk
 from bls.words.normalise import LETTER, Folding, border_classes, normaliser
 from bls.words.trie import CLASS_BITS, EXTENDS, HANGUL, IS_MARK, KATAKANA, WORD
 
 _EVERYTHING = normaliser(Folding())
+_FEWEST_LETTERS = 4
 _HIRAGANA = ("\u3041", "\u309f")
 
 
@@ -41,6 +42,8 @@ def end_needs(symbols: str, *, whole_words: bool) -> int:
     needs = BORDER if has_class and whole_words else 0
     if needs and affixes.after(last):
         needs |= TAIL
+    if needs and last.isascii() and last.isalpha() and any(map(is_cjk, symbols)):
+        needs |= NUMBER  # an account's number in an advertisement
     return needs | (LETTER_END if _may_be_extended(last) else 0)
 
 
@@ -57,6 +60,11 @@ def _may_be_extended(symbol: str) -> bool:
     if _HIRAGANA[0] <= symbol <= _HIRAGANA[1] or joins & EXTENDS:
         return True
     return not is_cjk(symbol) and _EVERYTHING.of(symbol).kind == LETTER
+
+
+def may_be_spelt_with_digits(symbols: str) -> bool:
+    """Whether a word is long enough that digits in it are no model number: a55 is a phone."""
+    return sum(symbol.isascii() and symbol.isalpha() for symbol in symbols) >= _FEWEST_LETTERS
 
 
 def tails(words: list[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from bls.words.trie import CLASS_BITS, EXTENDS
+from bls.words.trie import CLASS_BITS, EXTENDS, FIRST_CODE, LAST_DIGIT
 
 if TYPE_CHECKING:
     from bls.words.table import Lexicon
@@ -14,6 +14,10 @@ NEVER = 1 << 62  # a position that no stream reaches
 # What the end of a match needs: no letter of its last one's class behind it; nothing that goes on with its last letter;
 # or, in place of a border, an ending such as a Korean particle and then a border.
 BORDER, LETTER_END, TAIL = 1, 2, 4
+# A number of some digits will do for the border; and a word that counts when digits stand for some of its letters.
+NUMBER, SPELT = 8, 16
+END_BITS = 15
+_FEWEST_DIGITS = 3
 
 
 class Match(NamedTuple):
@@ -52,8 +56,7 @@ class Candidates:
     def seen_border(self) -> None:
         """No letter follows."""
         if self.waiting:
-            whole = self._lexicon.tail_ends
-            self.waiting = [Candidate(candidate.match, 0) for candidate in self.waiting if candidate.tail in whole]
+            self.waiting = [Candidate(each.match, 0) for each in self.waiting if self._is_whole(each)]
 
     def seen_letter(self, code: int, last: int) -> None:
         """The symbol `code` follows `last` at once."""
@@ -76,13 +79,21 @@ class Candidates:
         if not needs:
             return candidate
         lexicon = self._lexicon
+        if needs & NUMBER and FIRST_CODE <= code <= LAST_DIGIT:
+            return Candidate(match, needs, tail + 1) if tail + 1 < _FEWEST_DIGITS else Candidate(match, 0)
         joins = lexicon.joins[code]
         is_joined = 0 < joins & CLASS_BITS == lexicon.classes[last]
         if needs & TAIL and is_joined and (following := lexicon.tails.get((tail, code))):
             return Candidate(match, needs, following)
         if joins & EXTENDS or (needs & BORDER and is_joined):
             return None
-        return Candidate(match, 0) if tail in lexicon.tail_ends else None
+        return Candidate(match, 0) if self._is_whole(candidate) else None
+
+    def _is_whole(self, candidate: Candidate) -> bool:
+        """Whether what stands behind the word so far may end there."""
+        if candidate.needs & NUMBER:
+            return not candidate.tail
+        return candidate.tail in self._lexicon.tail_ends
 
     def settle(self, end: int, may_be_allowed_from: int) -> list[Match]:
         """Drops what an allow word that ends at `end` contains; returns what none can contain any more.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from bls.words import affixes, borders, characters, frequent, pattern_questions, pinyin, table
 from bls.words import trie as word_trie
-from bls.words.candidates import BORDER, TAIL
+from bls.words.candidates import BORDER, SPELT, TAIL
 from bls.words.cjk import is_cjk
 from bls.words.lists import Category, Word, WordLists, read
 from bls.words.normalise import Folding, Normaliser, normaliser, spellings
@@ -24,6 +24,10 @@ from bls.words.table import ALLOW, Treatment
 # Its dots are dots: "1633.in" is not found in "1633 in Rome".
 _DOMAIN = re.compile(r"[^\W_](?:[\w-]*[^\W_])?(?:\.[^\W_](?:[\w-]*[^\W_])?)*\.[^\W\d_]{2,}")
 
+# What digits and signs stand for: c@51n0. A word's first letter is always itself.
+DIGITS_FOR_LETTERS = {"0": "o", "1": "il", "3": "e", "4": "a", "5": "s", "7": "t", "8": "b", "9": "g"}
+SIGNS_FOR_LETTERS = {"@": "a", "$": "s"}
+
 
 @dataclass(frozen=True)
 class _Manner:
@@ -32,6 +36,7 @@ class _Manner:
     folding: Folding
     separators: bool
     repeats: bool
+    digits: bool
 
 
 @dataclass
@@ -101,7 +106,7 @@ def _placed(named: Mapping[str, Any], arrays: list[npt.NDArray[np.int32]]) -> di
 
 
 def _manner(category: Category) -> _Manner:
-    return _Manner(category.folding, category.separators, category.repeats)
+    return _Manner(category.folding, category.separators, category.repeats, category.digits)
 
 
 def _entries(lists: WordLists, categories: list[Category], manner: _Manner) -> _Entries:
@@ -135,6 +140,8 @@ def _forms(word: Word, category: Category, folded: Normaliser) -> Iterator[str]:
         return
     for symbols in spellings(word.text, folded):
         yield symbols
+        if category.doubled and len(symbols) > 1 and all(map(is_cjk, symbols)):
+            yield "".join(symbol * 2 for symbol in symbols)
         if category.pinyin != "off" and any(map(is_cjk, symbols)):
             yield from pinyin.variants(symbols, entire=category.pinyin == "full")
 
@@ -150,6 +157,7 @@ def _dotted(domain: str, folded: Normaliser) -> set[str]:
 def _add(entries: _Entries, symbols: str, number: int, word: Word, whole_words: bool) -> None:
     left = whole_words and not word.open_left and borders.has_left_border(symbols)
     needs = borders.end_needs(symbols, whole_words=whole_words and not word.open_right)
+    needs |= SPELT if borders.may_be_spelt_with_digits(symbols) else 0
     root = word_trie.AT_WORD_START if left else word_trie.ANYWHERE
     entries.ends[symbols, root].add((number, needs))
     if left:
@@ -161,7 +169,7 @@ def _lexicon(manner: _Manner, entries: _Entries, treatments: list[Treatment], ar
     keys = sorted(entries.ends)
     words = [symbols for symbols, _ in keys]
     tails = borders.tails([word for (word, _), ends in entries.ends.items() if any(needs & TAIL for _, needs in ends)])
-    alphabet = word_trie.Alphabet.of([*words, *tails], borders.joins_of)
+    alphabet = word_trie.Alphabet.of([*words, *tails, *(SIGNS_FOR_LETTERS if manner.digits else ())], borders.joins_of)
     distinct: dict[tuple[tuple[int, int], ...], int] = {(): 0}
     numbers = np.empty(len(keys), np.int32)
     bits = np.empty(len(keys), np.int32)
@@ -175,12 +183,19 @@ def _lexicon(manner: _Manner, entries: _Entries, treatments: list[Treatment], ar
     return {
         "separators": manner.separators,
         "repeats": manner.repeats,
+        "spelt": _spelt(alphabet) if manner.digits else [],
         "first_cjk": alphabet.first_cjk,
         "joins": "".join(f"{joins:x}" for joins in alphabet.joins),
         "endings": list(distinct),
         "tails": [[alphabet.codes[symbol] for symbol in tail] for tail in tails],
         "arrays": _placed({**named, **characters.tables(normaliser(manner.folding), alphabet)}, arrays),
     }
+
+
+def _spelt(alphabet: word_trie.Alphabet) -> list[tuple[int, list[int]]]:
+    """The codes of digits and signs, each with those of the letters that it stands for."""
+    signs = {**DIGITS_FOR_LETTERS, **SIGNS_FOR_LETTERS}
+    return [(alphabet.codes[sign], [alphabet.codes[letter] for letter in letters]) for sign, letters in signs.items()]
 
 
 def _bits(ends: tuple[tuple[int, int], ...], treatments: list[Treatment]) -> int:

@@ -45,6 +45,8 @@ class Category:
     whole_words: bool = True  # a word counts only where no letter of its class touches it (docs/words.md)
     separators: bool = True  # 法 轮 功, 法*轮*功: between two letters of which one is CJK
     repeats: bool = True  # three or more of a letter stand for any fewer
+    digits: bool = True  # h3r01n; and one digit between two Chinese characters
+    doubled: bool = True  # each Chinese character of a word twice
     pinyin: str = "off"  # "mixed": some characters in pinyin; "full": all of them too
     prompt: str = "mask"  # what a match in a prompt does: one of PROMPT_ACTIONS
     folding: Folding = _EVERYTHING
@@ -193,7 +195,14 @@ class _Settings:
             return self._problem(self._line(header), f"unknown {section} {name!r}; known: {', '.join(known)}")
         allowed: dict[str, Any] = {"action": ACTIONS, "text": str}
         if section == "categories":
-            allowed |= {"whole_words": bool, "separators": bool, "repeats": bool, "pinyin": PINYIN}
+            allowed |= {
+                "whole_words": bool,
+                "separators": bool,
+                "repeats": bool,
+                "digits": bool,
+                "doubled": bool,
+                "pinyin": PINYIN,
+            }
             allowed["prompt"] = PROMPT_ACTIONS
             allowed |= dict.fromkeys(FOLDINGS, bool)
         if problems := list(_wrong(options, allowed)):

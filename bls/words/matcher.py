@@ -10,16 +10,18 @@ What matches, exactly (R is `max_gap`):
 * A run of 3 to R equal letters may stand for any shorter one.
 * A word that needs it has no letter of its own class beside it (bls.words.borders); for the right side more is awaited.
 * A mark, such as an accent, is compared where a word has it, and else is invisible.
+* A digit between two CJK letters is skipped, and one may stand for a Latin letter, where the category says so.
 * A match counts unless one allow match contains it.
 """
 
 from __future__ import annotations
 
-from bls.words.candidates import NEVER, Candidates, Match
+from bls.words.candidates import END_BITS, NEVER, SPELT, Candidates, Match
 from bls.words.table import ALLOW, DOT, INVISIBLE, MARK, SEPARATOR, SOFT, VOICED, Character, Lexicon, Treatment
 from bls.words.trie import (
     ALLOW_BELOW,
     ALLOW_HERE,
+    AT_WORD_START,
     CJK_CHILD,
     CJK_HIDE,
     ENDING_SHIFT,
@@ -29,6 +31,7 @@ from bls.words.trie import (
     HIDE_HERE,
     IS_MARK,
     KATAKANA,
+    LAST_DIGIT,
     SPACE,
     SPACE_CHILD,
     SPAN_BELOW,
@@ -37,6 +40,8 @@ from bls.words.trie import (
 
 Item = tuple[int, int]  # node, raw position where it began
 Waiting = tuple[int, int, int]  # and the position of its last symbol
+Spelt = tuple[int, int, int]  # and how many letters of it are letters, up to _LETTERS
+_LETTERS = 2  # that a word spelt with digits has at least
 _MANY = 3  # so many equal letters are no spelling any more
 
 
@@ -44,8 +49,8 @@ class WordMatcher:
     """One stream's place in one lexicon. Lists are replaced, never changed, so a copy of it may share them."""
 
     __slots__ = (
-        "_candidates", "_gap", "_gapped", "_last", "_lexicon", "_live", "_look_up", "_max_gap", "_over", "_plain",
-        "_repeats", "_run", "_span_bits", "_treatments", "may_terminate", "position",
+        "_bridged", "_candidates", "_gap", "_gapped", "_last", "_lexicon", "_live", "_look_up", "_max_gap", "_over",
+        "_plain", "_repeats", "_run", "_span_bits", "_spelt", "_treatments", "may_terminate", "position",
     )  # fmt: skip
 
     def __init__(self, lexicon: Lexicon, treatments: list[Treatment], max_gap: int) -> None:
@@ -60,6 +65,8 @@ class WordMatcher:
         self._live: list[Item] = []  # at nodes that the last symbol led to
         self._over: list[Waiting] = []  # held over a gap, before any symbol
         self._gapped: list[Waiting] = []  # held over a gap that only a CJK symbol may follow
+        self._bridged: list[Waiting] = []  # held over a digit that only a CJK symbol may follow
+        self._spelt: list[Spelt] = []  # with digits in place of some letters
         self._repeats: list[Item] = []  # stayed where they were on a repeated letter
         self._candidates = Candidates(lexicon)
         self._last = SPACE  # code of the last symbol, a space after a gap
@@ -74,8 +81,9 @@ class WordMatcher:
         base, check, info, classes = lexicon.base, lexicon.check, lexicon.info, lexicon.classes
         live, last, position = self._live, self._last, self.position
         plain = self._plain
+        last_digit = LAST_DIGIT if lexicon.spelt else 0
         for code, anywhere, at_word_start in map(self._look_up, chunk):
-            if plain and code >= 0 and (code != last or not live):
+            if plain and code >= 0 and ((code != last and code > last_digit) or not live):
                 fresh = []
                 for node, start in live:
                     slot = base[node] + code
@@ -118,7 +126,7 @@ class WordMatcher:
     def finish(self) -> list[Match]:
         """The matches that are decided by the end of the text."""
         decided = self._candidates.rest()
-        self._live, self._over, self._gapped, self._repeats = [], [], [], []
+        self._live, self._over, self._gapped, self._repeats, self._bridged, self._spelt = [], [], [], [], [], []
         self._plain = True
         return decided
 
@@ -142,6 +150,8 @@ class WordMatcher:
             (self._live, HIDE_BELOW | HIDE_HERE if self._lexicon.repeats else HIDE_BELOW, self._span_bits),
             (self._over, HIDE_BELOW, SPAN_BELOW),
             (self._gapped, CJK_HIDE, SPAN_BELOW),
+            (self._bridged, CJK_HIDE, SPAN_BELOW),
+            (self._spelt, HIDE_BELOW, SPAN_BELOW),
             (self._repeats, HIDE_BELOW | HIDE_HERE, SPAN_BELOW | SPAN_HERE),
         ):
             for node, start, *_ in items:
@@ -179,20 +189,23 @@ class WordMatcher:
             self._forget_old()
             self._over, self._gapped = self._behind_gap(literal=False)
             self._live, self._repeats, self._last, self._run, self._gap = [], [], SPACE, 1, 0
+            self._bridged, self._spelt = [], []
             self._candidates.seen_border()
         elif kind in (INVISIBLE, MARK):
             self._forget_old()
             self._gap += 1
             if self._gap > self._max_gap:
                 self._live, self._repeats, self._last, self._run = [], [], SPACE, 1
+                self._bridged, self._spelt = [], []
                 self._candidates.seen_border()
             elif kind == MARK:
                 self._mark(self._lexicon.characters.symbols[place][0][0])
         elif kind in (SOFT, DOT):  # a dot of a domain, and else a separator
             self._forget_old()
             over, gapped = self._behind_gap(literal=kind == SOFT)
+            self._bridged = []
             self._symbol(*self._lexicon.characters.symbols[place][0])
-            self._over, self._gapped = over, gapped
+            self._over, self._gapped, self._bridged = over, gapped, []
         elif kind == VOICED:
             is_katakana = self._lexicon.classes[self._last] == KATAKANA
             self._letters(self._lexicon.characters.symbols[place][not is_katakana :][:1])
@@ -202,7 +215,7 @@ class WordMatcher:
         if waiting:
             decided += self._candidates.settle(self.position + 1, self._allow_live_from())
             waiting = self._candidates.waiting
-        special = self._over or self._gapped or self._repeats or waiting or self._gap
+        special = self._over or self._gapped or self._repeats or waiting or self._gap or self._bridged or self._spelt
         self._plain = not special and self._run <= 1
 
     def _letters(self, symbols: tuple[Character, ...]) -> None:
@@ -252,6 +265,9 @@ class WordMatcher:
         lexicon, position = self._lexicon, self.position
         joins_last = lexicon.classes[self._last] == lexicon.classes[code]
         self._candidates.seen_letter(code, self._last)
+        if lexicon.spelt:
+            self._spelt = self._spell(code)
+        bridged, self._bridged = self._bridged, self._bridge(code)
         stayed: list[Item] = []
         if code == self._last and code >= FIRST_CODE:
             items = self._live
@@ -264,12 +280,45 @@ class WordMatcher:
         fresh = [(child, start) for node, start in items if (child := lexicon.child(node, code))]
         waiting = self._over + self._gapped if code >= lexicon.first_cjk else self._over
         fresh += [(child, start) for node, start, _ in waiting if (child := lexicon.child(node, code))]
+        if bridged and code >= lexicon.first_cjk:
+            oldest = position - self._max_gap - 1
+            fresh += [
+                (child, start) for node, start, at in bridged if at >= oldest and (child := lexicon.child(node, code))
+            ]
         if anywhere:
             fresh.append((anywhere, position))
         if at_word_start and not joins_last:
             fresh.append((at_word_start, position))
         self._live, self._repeats, self._last, self._gap = fresh, stayed, code, 0
         self._end_words(fresh + stayed if self._run >= _MANY else fresh)
+
+    def _bridge(self, code: int) -> list[Waiting]:
+        """What a digit lets wait for the next CJK letter."""
+        lexicon = self._lexicon
+        if not lexicon.spelt or not FIRST_CODE <= code <= LAST_DIGIT or self._last < lexicon.first_cjk:
+            return []
+        since = self.position - self._gap - 1
+        return [(node, start, since) for node, start in self._settled_items() if lexicon.info[node] & CJK_CHILD]
+
+    def _spell(self, code: int) -> list[Spelt]:
+        """The words that go on with this symbol and have a digit or sign in place of a letter."""
+        lexicon, child = self._lexicon, self._lexicon.child
+        letters = lexicon.spelt.get(code, ())
+        if not letters and not self._spelt:
+            return []
+        # A letter that is the first of its word hangs at a root.
+        items = [(node, start, 1 + (lexicon.check[node] > AT_WORD_START)) for node, start in self._settled_items()]
+        stands_for = [
+            (child(node, letter), start, count) for letter in letters for node, start, count in [*items, *self._spelt]
+        ]
+        more = 0 if letters else 1
+        literal = [(child(node, code), start, min(count + more, _LETTERS)) for node, start, count in self._spelt]
+        spelt = [item for item in stands_for + literal if item[0]]
+        for node, start, count in spelt:
+            for category, needs in lexicon.endings[lexicon.info[node] >> ENDING_SHIFT]:
+                if category != ALLOW and needs & SPELT and count >= _LETTERS:
+                    self._candidates.add(Match(start, self.position + 1, category), needs & END_BITS)
+        return spelt
 
     def _end_words(self, items: list[Item]) -> None:
         lexicon, end = self._lexicon, self.position + 1
@@ -278,7 +327,7 @@ class WordMatcher:
                 if category == ALLOW:
                     self._candidates.allow(start, end)
                 else:
-                    self._candidates.add(Match(start, end, category), needs)
+                    self._candidates.add(Match(start, end, category), needs & END_BITS)
 
     def _allow_live_from(self) -> int:
         info = self._lexicon.info

@@ -11,6 +11,7 @@ from itertools import pairwise, product
 from bls.words.cjk import is_cjk
 from bls.words.normalise import DATA
 
+_FEWEST_APART = 4  # letters that are looked for one by one
 MAX_VARIANTS = 512  # A word of nine characters has thousands of mixtures; beyond this only the likely ones are taken.
 
 
@@ -29,6 +30,9 @@ def variants(word: str, *, entire: bool) -> set[str]:
     for form in spelt:
         if entire or any(is_cjk(part) for part in form if len(part) == 1):
             result |= {_joined(form, ""), _joined(form, " ")}
+        letters = "".join(form)
+        if entire and letters.isascii() and len(letters) >= _FEWEST_APART:
+            result.add(" ".join(letters))  # d u b o
     return result - {word}
 
 

@@ -13,13 +13,24 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from bls.words.candidates import BORDER, TAIL
+from bls.words.candidates import BORDER, NUMBER, TAIL
 from bls.words.stream_filter import Hit, filter_text
 from bls.words.table import DOT, INVISIBLE, MARK, SEPARATOR, SEVERAL, SOFT, VOICED, Lexicon, WordTable
-from bls.words.trie import ANYWHERE, AT_WORD_START, ENDING_SHIFT, FIRST_CODE, IS_MARK, MARK_CHILD, SPACE_CHILD
+from bls.words.trie import (
+    ANYWHERE,
+    AT_WORD_START,
+    ENDING_SHIFT,
+    FIRST_CODE,
+    IS_MARK,
+    LAST_DIGIT,
+    MARK_CHILD,
+    SPACE,
+    SPACE_CHILD,
+)
 
 Int32 = npt.NDArray[np.int32]
 
+_ENDS = BORDER | TAIL | NUMBER
 _SKIPPED, _UNUSUAL, _UNSEEN = -1, -2, -3
 _TWO_PLANES = 0x20000  # with the emoji and mathematical letters; beyond are rare Chinese characters
 _BETWEEN = "\ue000"  # a private letter: no word holds it, so nothing matches from one text into the next
@@ -94,10 +105,14 @@ class _QuickLook:
         self._base, self._check, self._info = map(_array, (lexicon.base, lexicon.check, lexicon.info))
         self._repeats = lexicon.repeats
         self._first_cjk = lexicon.first_cjk
+        self._spelt = bool(lexicon.spelt)
         self._classes = np.frombuffer(lexicon.classes, np.uint8)
         # Words that end only where no letter of the same class follows.
         self._ends_at_border = np.array(
-            [bool(ends) and all(needs & BORDER and not needs & TAIL for _, needs in ends) for ends in lexicon.endings]
+            [
+                bool(ends) and all(needs & (BORDER | TAIL | NUMBER) == BORDER for _, needs in ends)
+                for ends in lexicon.endings
+            ]
         )
         pages, blocks = _array(lexicon.pages), _array(lexicon.blocks).reshape(-1, 256)
         entries = blocks[pages[: _TWO_PLANES // 256]].reshape(-1)
@@ -122,6 +137,12 @@ class _QuickLook:
         if self._repeats and len(symbols) > 2:
             same = symbols[1:] == symbols[:-1]
             found.append(used[np.flatnonzero(same[1:] & same[:-1] & (symbols[2:] >= FIRST_CODE))])
+        # A digit behind a letter may stand for one, and one between two CJK letters for nothing.
+        if self._spelt:
+            digit = (symbols >= FIRST_CODE) & (symbols <= LAST_DIGIT)
+            cjk = symbols >= self._first_cjk
+            behind = digit[1:] & ((symbols[:-1] > LAST_DIGIT) & (symbols[:-1] < SPACE) | cjk[:-1])
+            found.append(used[1:][behind])
         # Where the character before is no letter of the same class: a word may start.
         classes = self._classes[np.maximum(codes, 0)]
         boundary = np.empty(len(codes), np.bool_)

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 VARIABLE = "LLM_ROUTER_WORDS"  # names another folder, for whoever keeps it outside of what is served
 
-MAGIC = b"WORDTAB5"
+MAGIC = b"WORDTAB6"
 ALLOW = -1  # in place of a category: an allow word ends here
 
 # What a character is, as the compiled file holds it: a symbol's code, or one of these flags with a number.
@@ -121,6 +121,7 @@ class Lexicon:
     def __init__(self, header: Mapping[str, Any], arrays: Mapping[str, memoryview]) -> None:
         self.separators: bool = header["separators"]
         self.repeats: bool = header["repeats"]
+        self.spelt: dict[int, list[int]] = dict(header["spelt"])
         self.first_cjk: int = header["first_cjk"]
         self.joins = bytes(int(joins, 16) for joins in header["joins"])  # of each code
         self.classes = bytes(joins & CLASS_BITS for joins in self.joins)

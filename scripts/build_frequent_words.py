@@ -14,8 +14,9 @@ from bls.words.normalise import DATA, Folding, normaliser, spellings
 
 # Languages written with accents, or in scripts whose letters look Latin.
 LANGUAGES = """
-vi es fr pt de tr cs pl sv da nb fi hu ro ca sh sk sl lt lv is it nl mk bg uk ru el fil
+vi es fr pt de tr cs pl sv da nb fi hu ro ca sh sk sl lt lv is it nl mk bg uk ru el fil en id
 """.split()  # noqa: SIM905
+CYRILLIC_LOOKS = set("abcehikmopstxyj")  # small letters whose capitals, or they themselves, there are in Cyrillic too
 LEAST_ZIPF = 4.3  # once in 50,000 words
 WORDS_LOOKED_AT = 6000
 LETTERS = range(2, 8)  # longer words are hardly ever each other
@@ -49,7 +50,9 @@ def may_be_mistaken(word: str) -> bool:
         return False
     if any(map(folded.is_mark, folded.word(word))):
         return True
-    return not word.isascii() and any(form.isascii() for form in spellings(word, folded))
+    if word.isascii():
+        return set(word) <= CYRILLIC_LOOKS
+    return any(form.isascii() for form in spellings(word, folded))
 
 
 if __name__ == "__main__":

@@ -48,6 +48,11 @@ class AnswerText:
         return self._filter is not None and self._filter.terminated
 
     @property
+    def is_changed(self) -> bool:
+        """Whether the filter has hidden or replaced something."""
+        return self._filter is not None and any(action != "monitor" for _, action, _ in self._filter.totals)
+
+    @property
     def has_ended(self) -> bool:
         """Whether nothing that follows can reach the client, so that the engine had better stop."""
         return self.stopped_by is not None or self.is_filtered

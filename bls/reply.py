@@ -29,6 +29,7 @@ class Reply(NamedTuple):
     verdict: tuple[str, str] | None = None  # on the prompt: action and reason
     is_first: bool = False  # of several: it tells the route too, for those who can't wait for the end
     empty_because: str = ""  # of an answer without any text
+    filtered_json: bool = False  # the word lists changed a structured answer, which may be no valid JSON any more
 
     def tensors(self, outputs: frozenset[str]) -> dict[str, Array]:
         """The router's output tensors among `outputs`, in the shapes of NVIDIA's tensorrt_llm_bls at run time.
@@ -45,18 +46,24 @@ class Reply(NamedTuple):
         if self.finish_reason or self.is_first:
             if self.decision:
                 tensors["model"], tensors["reason"] = text(self.decision.model), text(self.decision.reason)
-                if "route_info" in outputs or self.empty_because:
+                if "route_info" in outputs or self._tells_unasked:
                     tensors["route_info"] = text(json.dumps(self._route_info(self.decision)))
             if self.words_version:
                 tensors["words_version"] = text(self.words_version)
             if self.verdict:
                 tensors["verdict"], tensors["verdict_reason"] = map(text, self.verdict)
-        if self.empty_because and outputs >= UNASKED_FOR:
+        if self._tells_unasked and outputs >= UNASKED_FOR:
             outputs |= {"route_info"}
         return {name: array for name, array in tensors.items() if name in outputs}
 
     def _route_info(self, decision: Decision) -> dict[str, Any]:
-        return decision.as_json() | ({"empty": self.empty_because} if self.empty_because else {})
+        info = decision.as_json() | ({"empty": self.empty_because} if self.empty_because else {})
+        return info | ({"filtered_json": True} if self.filtered_json else {})
+
+    @property
+    def _tells_unasked(self) -> bool:
+        """Whether route_info says what a client should know that has not asked for it."""
+        return bool(self.empty_because) or self.filtered_json
 
 
 class PieceTensors:

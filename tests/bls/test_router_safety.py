@@ -69,6 +69,23 @@ def test_no_part_of_a_listed_word_goes_out(words, pieces, stream):
 
 
 @pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("answered", "guide", "told"),
+    [
+        ('{"a": forbidden}', "json_schema", True),
+        ('{"a": "fine"}', "json_schema", False),
+        ('{"a": forbidden}', None, False),
+    ],
+)
+def test_a_structured_answer_says_when_the_lists_changed_it(words, answered, guide, told, stream):
+    given = request(stream=stream, requested=["text_output", "finish_reason"], guided_decoding_guide_type=guide)
+    replies = answer(FakeModels({SMALL: [answered[:9], answered[9:]]}), given, words)
+    tensors = replies[-1].tensors(frozenset({"text_output", "finish_reason"}))
+    assert ("route_info" in tensors) == told
+    assert not told or json.loads(tensors["route_info"][0])["filtered_json"] is True
+
+
+@pytest.mark.parametrize("stream", [True, False])
 def test_a_terminating_word_ends_the_answer_and_stops_the_engine(words, stream):
     models, metrics = FakeModels({SMALL: ["to deto", "nate ", "it", "all"]}), FakeMetrics()
     replies = answer(models, request(stream=stream, max_tokens=50), words, metrics=metrics)

@@ -20,6 +20,7 @@ from tests.server.serving import running_server
 pytestmark = pytest.mark.server
 
 TRITONS_WORDS = "Unable to parse JSON bytes array: attempt to access JSON non-string as string"
+CUTTING = "cutting_router"  # the router with a policy that cuts thoughts out
 FOR_CHAT = "chat_router"  # the router with a config for clients that know nothing of chat templates
 
 
@@ -30,6 +31,9 @@ def server(tmp_path_factory):
     (folder / "policy.py").write_text(SHIPPED.read_text() + 'TEMPLATE_VALUES = ("enable_thinking",)\n')
     echo_repository.set_parameter(repository, ROUTER, "policy_file", "policy.py")
     echo_repository.copy_model(repository, ROUTER, FOR_CHAT)
+    (folder / "cut.py").write_text(SHIPPED.read_text() + 'THINKING = "cut"\n')
+    echo_repository.copy_model(repository, ROUTER, CUTTING)
+    echo_repository.set_parameter(repository, CUTTING, "policy_file", "cut.py")
     for key, value in {"apply_chat_template": "true", "max_tokens": "-1"}.items():
         echo_repository.set_parameter(repository, FOR_CHAT, key, value)
     with running_server(folder, repository) as running:
@@ -106,3 +110,12 @@ def test_template_values_come_beside_the_messages(server):
         assert "hi" in answer(server, messages=chat(user("hi")), max_tokens=99, **values)["text_output"]
     refused = refusal(server, messages=chat(user("hi")), max_tokens=9, chat_template_kwargs='{"mood": 1}')
     assert refused.startswith("[BAD_REQUEST] chat_template_kwargs may not set mood")
+
+
+def test_thoughts_are_cut_out_of_the_stream_and_no_half_of_a_tag_is_seen(server):
+    text = "So <think>one < two, and so on</think>\n\nit is 1 < 2."
+    with grpc_stream(server, CUTTING, text_input=text, max_tokens=99, stream=True) as stream:
+        pieces = [text_of(message) for message in stream.messages()]
+    assert "".join(pieces) == "So it is 1 < 2."
+    assert generate(server, CUTTING, text_input=text, max_tokens=99)[1]["text_output"] == "So it is 1 < 2."
+    assert answer(server, text_input=text, max_tokens=99)["text_output"] == text

@@ -6,10 +6,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from bls.errors import Cancelled, EngineFailed, RouterError
-from engines.triton.attempt import attempt
 from engines.triton.coalescer import Pace
+from engines.triton.relay import Relay
 from engines.triton.stream import Stream
 from engines.triton.streams import Streams
 from engines.worker.scheduler import Event
@@ -21,7 +22,10 @@ FAILED = "the engine failed; the server's log says why"
 
 
 class Delivery:
-    """`lock` guards `streams`; `stop_worker` is called under it for a key that ends before the worker says so."""
+    """`lock` guards `streams`; `stop_worker` is called under it for a key that ends before the worker says so.
+
+    The ends that it decides on itself are sent by the relay's next `work`.
+    """
 
     def __init__(
         self,
@@ -30,12 +34,14 @@ class Delivery:
         pace: Pace,
         seconds_between_checks: float,
         stop_worker: Callable[[int], None],
+        relay: Relay,
     ) -> None:
         self._streams = streams
         self._lock = lock
         self._pace = pace
         self._seconds_between_checks = seconds_between_checks
         self._stop_worker = stop_worker
+        self._relay = relay
         self._next_cancellation_check = 0.0
 
     def times(self) -> list[float]:
@@ -49,11 +55,11 @@ class Delivery:
     def deliver(self, event: Event) -> None:
         with self._lock:
             stream = self._streams.find(event.key, event.is_last)
-        if stream is None or attempt("delivering", lambda: _hand_over(event, stream)):
+        if stream is None or self._relay.send(stream, lambda: _hand_over(event, stream)):
             return
         error = EngineFailed(FAILED)
         if event.is_last:
-            attempt("sending", lambda: stream.fail(error))
+            self._end(stream, partial(stream.fail, error))
         else:
             self.drop(event.key, error)
 
@@ -64,7 +70,7 @@ class Delivery:
         if not any(due <= now for due, _, _ in waiting):
             return
         for due, key, stream in waiting:
-            if due <= now + self._pace.slack and not attempt("sending", lambda stream=stream: stream.send(now)):  # type: ignore[misc]
+            if due <= now + self._pace.slack and not self._relay.send(stream, partial(stream.send, now)):
                 self.drop(key, EngineFailed("the response could not be sent"))
 
     def end_stopped(self) -> None:
@@ -74,7 +80,7 @@ class Delivery:
             streams = [self._streams.take(key) for key in self._streams.overdue(now)]
         for stream in streams:
             if stream is not None:
-                attempt("sending", lambda stream=stream: stream.finish(now))  # type: ignore[misc]
+                self._end(stream, partial(stream.finish, now))
 
     def check_cancellations(self) -> None:
         now = time.monotonic()
@@ -84,7 +90,7 @@ class Delivery:
         with self._lock:
             streams = self._streams.all()
         for key, stream in streams:
-            if _has_left(stream):
+            if stream.backlog is None and _has_left(stream):
                 self.drop(key, Cancelled("the client left"))
 
     def turn_away(self, error: RouterError) -> None:
@@ -100,13 +106,16 @@ class Delivery:
             if stream is not None:
                 self._stop_worker(key)
         if stream is not None:
-            attempt("sending", lambda: stream.fail(error))
+            self._end(stream, partial(stream.fail, error))
 
     def fail_all(self, error: RouterError) -> None:
         with self._lock:
             streams = self._streams.take_all()
         for stream in streams:
-            attempt("sending", lambda stream=stream: stream.fail(error))  # type: ignore[misc]
+            self._end(stream, partial(stream.fail, error))
+
+    def _end(self, stream: Stream, act: Callable[[], None]) -> None:
+        self._relay.later(lambda: self._relay.send(stream, act))
 
 
 def _hand_over(event: Event, stream: Stream) -> None:

@@ -1,7 +1,7 @@
 """The engine as Triton's stub sees it: requests go to a worker process, its news go out to the clients.
 
-Triton's thread submits; one thread of ours reads the worker's news, sends the responses, asks after clients that left,
-answers for a worker that doesn't, and starts another one when one is lost.
+Triton's thread submits; one thread of ours at a time reads the worker's news, sends the responses, asks after clients
+that left, answers for a worker that doesn't, and starts another one when one is lost.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from engines.triton.coalescer import Pace
 from engines.triton.delivery import FAILED, Delivery
 from engines.triton.grammars import Decided, Grammars, no_grammars
 from engines.triton.held import HeldBatches
+from engines.triton.relay import Relay
 from engines.triton.restart import Restart
 from engines.triton.silence import PATIENCE, Patience
 from engines.triton.streams import Streams
@@ -36,7 +37,6 @@ from engines.worker.worker import Add, Batch, Ready, Step, Stop
 log = logging.getLogger(__name__)
 
 _NO_SIGN_OF_LIFE = "the engine gives no sign of life"
-_SECONDS_AFTER_A_FAULT = 0.1  # Before the thread goes on after a bug of ours: it must not fill the log.
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,9 @@ class Engine:
         self._max_waiting = max_waiting
         self._lock = threading.Lock()  # Guards the streams and the order of commands, between Triton's thread and ours.
         self._streams = Streams(pace)
+        self._relay = Relay(self._turn)
         self._delivery = Delivery(
-            self._streams, self._lock, pace, periods.cancellation, lambda key: self._worker.send(Stop(key))
+            self._streams, self._lock, pace, periods.cancellation, lambda key: self._worker.send(Stop(key)), self._relay
         )
         self._closing = False
         self._restart = Restart()
@@ -80,8 +81,8 @@ class Engine:
         self._held = HeldBatches(grammars, self._wake)
         self._worker = self._launch()
         self.statistics, self._load_seconds = self._worker.await_ready()
-        self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
-        self._thread.start()
+        attempt("publishing", lambda: publish(self.statistics))
+        self._relay.start()
 
     def submit(self, request_id: str, request: EngineRequest, requested: frozenset[str], sender: Sender) -> None:
         """Hands a request to the worker. Raises EngineUnavailable, Busy, or BadRequest if its id is running already."""
@@ -122,9 +123,9 @@ class Engine:
                 return
             self._closing = True
         self._held.close()
-        self._wake()
-        self._thread.join()
+        self._relay.close(self._wake)
         self._delivery.fail_all(EngineUnavailable("the model is being unloaded"))
+        self._relay.work()
         self._worker.close()
         os.close(self._wake_reader)
         os.close(self._wake_writer)
@@ -148,23 +149,20 @@ class Engine:
         """The thread sleeps for as long as it has no stream to look after."""
         os.write(self._wake_writer, b".")
 
-    def _run(self) -> None:
-        attempt("publishing", lambda: self._publish(self.statistics))
-        while not self._closing:
-            if not attempt("delivery", self._turn):
-                time.sleep(_SECONDS_AFTER_A_FAULT)
-
     def _turn(self) -> None:
+        self._relay.work()
         readable = wait(self._sources(), self._timeout(time.monotonic()))
         if self._wake_reader in readable:
             os.read(self._wake_reader, 4096)
         if self._worker.connection in readable:
             self._read_news()
+            self._relay.work()
         self._release_held()
         self._delivery.send_due()
         self._delivery.end_stopped()
         self._delivery.check_cancellations()
         self._look_after_worker()
+        self._relay.work()
         self._restart_if_due()
 
     def _sources(self) -> list[Any]:
@@ -203,7 +201,7 @@ class Engine:
         elif isinstance(message, Step):
             self._restart.worked()
             for event in message.events:
-                self._delivery.deliver(event)
+                self._relay.later(functools.partial(self._delivery.deliver, event))
             self._publish_if_due(message.statistics)
 
     def _publish_if_due(self, statistics: Statistics) -> None:
@@ -235,7 +233,8 @@ class Engine:
             self._held.clear()
         log.error("the engine is lost: %s", reason or "its process has ended")
         self._delivery.fail_all(EngineFailed(FAILED))  # Before the process ends: one that is stuck takes seconds.
-        attempt("ending", lambda: log.error("the engine's process ended (%s)", self._worker.close()))
+        worker = self._worker
+        self._relay.later(lambda: attempt("ending", lambda: _end(worker)))
 
     def _restart_if_due(self) -> None:
         if not self._restart.is_due():
@@ -250,3 +249,7 @@ class Engine:
         with self._lock:
             self._worker = worker
             self._restart.has_begun()
+
+
+def _end(worker: WorkerLink) -> None:
+    log.error("the engine's process ended (%s)", worker.close())

@@ -287,7 +287,7 @@ def test_a_bug_in_one_turn_of_the_delivery_is_logged_and_the_next_turn_goes_on(b
     assert "a bug" in caplog.text
     assert one.submit(request(20)).ids() == [21, 22, 23, 24]
     assert one.submit(request(30)).ids() == [31, 32, 33, 34]
-    assert one.engine._thread.is_alive()
+    assert one.engine._relay._thread.is_alive()
 
 
 def test_news_that_cannot_be_read_cost_the_worker(bench, monkeypatch):

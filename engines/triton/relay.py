@@ -1,0 +1,114 @@
+"""The thread that answers an engine's clients, and the one that takes its place when a send doesn't return.
+
+Triton's send to a router process that has died never returns (python_backend 24.10), and a thread that waits for it
+would keep all other streams of the engine waiting, and every later request. So a send that takes long keeps its stream
+and its thread for itself, and another thread goes on with the rest. Where it does return, on a machine that was only
+busy, the thread brings its stream to its end and is done.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from engines.triton.attempt import attempt
+from engines.triton.stream import Stream
+
+log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 0.5  # The other streams pause for as long, and for half as much again.
+_SECONDS_AFTER_A_FAULT = 0.1  # Before the thread goes on after a bug of ours: it must not fill the log.
+
+
+class _Relieved(BaseException):
+    """Another thread has taken this one's place. Not an Exception, which would be caught on the way."""
+
+
+@dataclass
+class _Sending:
+    stream: Stream
+    began: float
+    is_given_up: bool = False
+
+
+class Relay:
+    """Runs `turn` again and again, in one thread at a time. All that is sent goes by `send`.
+
+    What has to be done even if a send before it doesn't return goes by `later`.
+    """
+
+    def __init__(self, turn: Callable[[], None], patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self._turn = turn
+        self._patience_seconds = patience_seconds
+        self._lock = threading.Lock()  # Guards who is given up.
+        self._sending: _Sending | None = None
+        self._jobs: deque[Callable[[], object]] = deque()
+        self._closing = False
+        self._closed = threading.Event()
+        self._thread = threading.current_thread()
+
+    def start(self) -> None:
+        self._start_thread()
+        threading.Thread(target=self._watch, name="relief", daemon=True).start()
+
+    def close(self, wake: Callable[[], None]) -> None:
+        """Returns after the last turn; `wake` hastens its end."""
+        self._closing = True
+        wake()
+        while self._thread.is_alive():
+            self._thread.join(self._patience_seconds)
+        self._closed.set()
+
+    def later(self, job: Callable[[], object]) -> None:
+        """For the next `work`, of whichever thread."""
+        self._jobs.append(job)
+
+    def work(self) -> None:
+        while self._jobs:
+            self._jobs.popleft()()
+
+    def send(self, stream: Stream, act: Callable[[], object]) -> bool:
+        """Whether it went well, or is left to the thread that the stream has for itself."""
+        if stream.backlog is not None:
+            stream.backlog.put(act)
+            return True
+        sending = self._sending = _Sending(stream, time.monotonic())
+        went_well = attempt("sending", act)
+        with self._lock:
+            if not sending.is_given_up:
+                self._sending = None
+                return went_well
+        _bring_to_its_end(stream)
+        raise _Relieved
+
+    def _start_thread(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with suppress(_Relieved):
+            while not self._closing:
+                if not attempt("delivery", self._turn):
+                    time.sleep(_SECONDS_AFTER_A_FAULT)
+
+    def _watch(self) -> None:
+        while not self._closed.wait(self._patience_seconds / 2):
+            with self._lock:
+                sending = self._sending
+                if sending is None or time.monotonic() - sending.began < self._patience_seconds:
+                    continue
+                sending.stream.backlog = queue.SimpleQueue()
+                sending.is_given_up, self._sending = True, None
+            log.warning("a response is not taken, so its stream waits for that alone")
+            self._start_thread()
+
+
+def _bring_to_its_end(stream: Stream) -> None:
+    while not stream.has_ended and stream.backlog is not None:
+        attempt("sending", stream.backlog.get())

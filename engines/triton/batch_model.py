@@ -15,7 +15,7 @@ from typing import Any
 from bls import contract, errors, manifest, triton_io
 from bls.errors import BadRequest
 from bls.ports import Sender
-from engines.triton import grammar_gate, libraries, tensors
+from engines.triton import grammar_lanes, libraries, tensors
 from engines.triton.batch_answer import BatchAnswer, Held, error_of_row, in_both_names
 from engines.triton.coalescer import Pace
 from engines.triton.engine import Engine, Periods
@@ -48,7 +48,7 @@ class BatchModel:
             self._metrics.publish,
             self._settings.max_queue_size,
             Patience(self._settings.frozen_worker_seconds, self._settings.longest_step_seconds),
-            grammars=grammar_gate.of(GrammarStart(library.grammars, self._manifest.folder, self._settings)),
+            grammars=grammar_lanes.of(GrammarStart(library.grammars, self._manifest.folder, self._settings)),
         )
         self._limits = limits_of(self._manifest, self._settings, self._engine.statistics)
 

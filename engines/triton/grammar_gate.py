@@ -19,8 +19,7 @@ from typing import Protocol
 from bls.errors import BadRequest, Busy, RouterError
 from engines.triton.grammars import Decided
 from engines.worker.generation import Guide
-from engines.worker.grammar_process import MAX_BYTES, GrammarStart, Verdict
-from engines.worker.launch import GrammarProcess
+from engines.worker.grammar_process import MAX_BYTES, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +29,10 @@ _LOAD_SECONDS = 60.0
 _WALL_PER_CPU = 10.0  # A busy machine gives a process that is nice its CPU time so much later.
 _IDLE_SECONDS = 600.0  # Then the process ends: it holds some 150 MB.
 _CPU_SIGNALS = (signal.SIGPROF, signal.SIGXCPU)
+
+
+class TooMuch(BadRequest):
+    """It takes more CPU time than it was given."""
 
 
 class Process(Protocol):
@@ -143,7 +146,7 @@ class GrammarGate:
                 verdict: Verdict = process.connection.recv()
                 return BadRequest(verdict.reason) if verdict.reason else None
         except (EOFError, OSError):
-            return BadRequest(self._exceeded(guide, self._end_process()))
+            return self._exceeded(guide, self._end_process())
         self._end_process()
         return Busy("the machine is too busy to compile the grammar")
 
@@ -166,18 +169,12 @@ class GrammarGate:
             process, self._process = self._process, None
         return process.end() if process is not None else 0
 
-    def _exceeded(self, guide: Guide, exit_code: int) -> str:
+    def _exceeded(self, guide: Guide, exit_code: int) -> BadRequest:
         seconds, mebibytes = f"{self._cpu_seconds:g} s of CPU time", f"{MAX_BYTES // 2**20} MiB"
-        log.warning("a grammar of %d bytes was refused: its trial ended with %d", len(guide.text), exit_code)
+        log.warning("a grammar of %d bytes is too much: its trial ended with %d", len(guide.text), exit_code)
         if -exit_code in _CPU_SIGNALS:
-            return f"guided_decoding_guide takes more than {seconds} to compile (max_grammar_cpu_ms)"
-        return f"guided_decoding_guide can't be compiled within {seconds} and {mebibytes}"
-
-
-def of(start: GrammarStart) -> Callable[[Decided], GrammarGate]:
-    """What makes the gate of an engine."""
-    seconds = start.parameters.max_grammar_cpu_ms / 1000
-    return lambda decided: GrammarGate(lambda: GrammarProcess(start), seconds, decided)
+            return TooMuch(f"guided_decoding_guide takes more than {seconds} to compile (max_grammar_cpu_ms)")
+        return BadRequest(f"guided_decoding_guide can't be compiled within {seconds} and {mebibytes}")
 
 
 def _key(guide: Guide) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from bls import contract, errors, manifest, triton_io
 from bls.contract import ENGINE_PREFIX
-from engines.triton import grammar_gate, libraries, metrics, tensors
+from engines.triton import grammar_lanes, libraries, metrics, tensors
 from engines.triton.coalescer import Pace
 from engines.triton.engine import Engine, Periods
 from engines.triton.silence import Patience
@@ -41,7 +41,7 @@ class EngineModel:
             self._metrics.publish,
             self._settings.max_queue_size,
             Patience(self._settings.frozen_worker_seconds, self._settings.longest_step_seconds),
-            grammars=grammar_gate.of(GrammarStart(library.grammars, folder, self._settings)),
+            grammars=grammar_lanes.of(GrammarStart(library.grammars, folder, self._settings)),
         )
         self._limits = limits_of(self._manifest, self._settings, self._engine.statistics)
 

@@ -25,7 +25,6 @@ from engines.worker.parameters import EngineParameters
 MAX_BYTES = 512 * 2**20  # On top of what the process holds once it is loaded.
 _MAX_KEPT_BYTES = 256 * 2**20  # The library keeps what it compiled: beyond that the process ends, between two grammars.
 _OUT_OF_MEMORY = 5
-_NICENESS = 10  # Nobody's tokens wait for a grammar.
 # The timer counts all threads. The kernel's own limit counts whole seconds, and is there in case the timer is not.
 _BACKSTOP_SECONDS = 5
 
@@ -37,6 +36,7 @@ class GrammarStart:
     trial: str
     folder: Path
     parameters: EngineParameters
+    niceness: int = 10  # Nobody's tokens wait for a grammar.
 
 
 class Trial(Protocol):
@@ -60,8 +60,8 @@ class Verdict:
 
 def main(descriptor: int) -> int:
     connection = Connection(descriptor)
-    os.nice(_NICENESS)
     start: GrammarStart = connection.recv()
+    os.nice(start.niceness)
     module, _, name = start.trial.partition(":")
     trial: Trial = getattr(importlib.import_module(module), name)(manifest.load(start.folder), start.parameters)
     connection.send(Loaded())

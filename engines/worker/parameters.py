@@ -38,7 +38,7 @@ class EngineParameters:
     stats_check_period_ms: float = 100.0
     frozen_worker_seconds: float = 10.0
     longest_step_seconds: float = 120.0
-    max_grammar_cpu_ms: float = 2000.0
+    max_grammar_cpu_ms: float = 20_000.0
     inference_num_threads: int | None = None
 
 

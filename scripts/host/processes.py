@@ -48,6 +48,11 @@ def is_alive(pid: int) -> bool:
     return process_tree.stat(pid)[:1] not in ([], ["Z"])
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a signal (SIGSTOP, SIGTSTP) has stopped it. A debugger that holds it is another matter."""
+    return process_tree.stat(pid)[:1] == ["T"]
+
+
 def parent(pid: int) -> int:
     """0 if the process is gone."""
     fields = process_tree.stat(pid)

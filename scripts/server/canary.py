@@ -3,8 +3,11 @@
 When a process of a python model dies while it answers, tritonserver 2.51 may hang: every request to every model waits
 for ever, or every request to one engine, or all of gRPC, while readiness stays 200. So requests that cost next to
 nothing are sent: one to the tokenizer, which any server answers in milliseconds, one over gRPC that needs no model,
-and, after a process has died, one to each engine for one token. No answer is a verdict only where the model's own
-counters stand still: a busy server is slow, and moves.
+and, after a process has died, one to each engine for one token.
+
+No answer is a verdict only where the model's own counters stand still: a busy server is slow, and moves. And it is one
+soon only where the server says at once that it lives: else the whole machine may be what is slow, and a server that is
+ended by mistake costs more than one that is ended late.
 """
 
 from __future__ import annotations
@@ -28,6 +31,9 @@ CALM_S = 5.0  # between two rounds while all is well
 HURRY_S = 0.5
 ALARM_S = 30.0  # so long after a process was lost rounds follow one another and engines are asked too
 ANSWER_S = 3.0  # what an answer may take
+PROMPT_S = (
+    0.5  # what it takes a server to say that it lives, which asks no model, where the machine is not what is slow
+)
 TOKENIZER = "preprocessing"
 GRPC = "gRPC"
 ENGINE_KEY = "llm_router_internal_key"  # of bls/triton_io.py: the parameter that closed engines ask for
@@ -77,6 +83,24 @@ def probes(settings: Settings) -> list[Probe]:
     return found
 
 
+def liveness(settings: Settings) -> Callable[[], bool]:
+    """Whether the server says in time that it lives."""
+
+    def ask() -> bool:
+        began = time.monotonic()
+        connection = http.client.HTTPConnection(settings.local_host, settings.http_port, timeout=PROMPT_S)
+        try:
+            connection.request("GET", "/v2/health/live")
+            connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+        return time.monotonic() - began < PROMPT_S
+
+    return ask
+
+
 def _http(settings: Settings, model: str, verb: str, body: object) -> Callable[[float], bool]:
     def ask(timeout_s: float) -> bool:
         connection = http.client.HTTPConnection(settings.local_host, settings.http_port, timeout=timeout_s)
@@ -97,13 +121,16 @@ def _http(settings: Settings, model: str, verb: str, body: object) -> Callable[[
 class Canary:
     """Asks a server from a thread of its own. `hung` names the probes that get no answer.
 
-    metrics: the server's metrics page; "" where it gives none.
+    metrics: the server's metrics page; "" where it gives none. is_prompt: whether it says at once that it lives.
     """
 
-    def __init__(self, probes: Sequence[Probe], metrics: Callable[[], str]) -> None:
+    def __init__(
+        self, probes: Sequence[Probe], metrics: Callable[[], str], is_prompt: Callable[[], bool] = lambda: True
+    ) -> None:
         self.hung: frozenset[str] = frozenset()
         self._probes = probes
         self._metrics = metrics
+        self._is_prompt = is_prompt
         self._strikes: Counter[str] = Counter()
         self._alarmed_at = float("-inf")
         self._wake = threading.Event()
@@ -132,14 +159,16 @@ class Canary:
         """Asks once and takes note. Engines are asked only after an alarm: a token costs something."""
         asked = [probe for probe in self._probes if alarmed or self._strikes[probe.name] or not is_engine(probe.name)]
         before = progress(self._metrics())
+        is_sure = alarmed and bool(before) and self._is_prompt()
         with ThreadPoolExecutor(len(self._probes)) as pool:
-            answered = list(pool.map(lambda probe: _is_answered(probe, probe.answer_s if alarmed else ANSWER_S), asked))
+            answered = list(pool.map(lambda probe: _is_answered(probe, probe.answer_s if is_sure else ANSWER_S), asked))
         after = progress(self._metrics())
+        is_sure = is_sure and bool(after) and self._is_prompt()
         hung = set()
         for probe, is_answered in zip(asked, answered, strict=True):
             is_moving = probe.model is not None and _of(before, probe.model) != _of(after, probe.model)
             self._strikes[probe.name] = 0 if is_answered or is_moving else self._strikes[probe.name] + 1
-            if self._strikes[probe.name] >= (probe.strikes if alarmed else probe.many_strikes):
+            if self._strikes[probe.name] >= _verdict(probe, alarmed, is_sure):
                 hung.add(probe.name)
         self.hung = frozenset(hung)
 
@@ -150,6 +179,13 @@ class Canary:
             self.round(is_alarmed)
             is_in_doubt = is_alarmed or any(self._strikes.values())
             self._wake.wait(HURRY_S if is_in_doubt else CALM_S)
+
+
+def _verdict(probe: Probe, alarmed: bool, is_sure: bool) -> int:
+    """So many strikes are one."""
+    if is_sure:
+        return probe.strikes
+    return max(probe.strikes, probe.many_strikes) if alarmed else probe.many_strikes
 
 
 def _is_answered(probe: Probe, timeout_s: float) -> bool:

@@ -16,6 +16,7 @@ from scripts.server.restarts import Repairs
 from scripts.server.server_log import Event, Failed, Loaded, ServerLog, Stopping, Trouble
 from scripts.server.spare_models import SpareModelFailed
 from scripts.server.tritonserver import Settings, Start, TritonServer, shown
+from scripts.server.waker import Waker
 
 LOG_BYTES = 256 << 20  # of one log; as much again lies in <name>.1
 LOGS_KEPT = 5  # of earlier servers of one scripts/serve
@@ -52,7 +53,8 @@ class Generation:
         self._log = ServerLog(self.settings.log)
         self._rank_logs = {rank: ServerLog(log) for rank, log in enumerate(start.rank_logs, start=1)}
         self.server = make_server(self.settings, start)
-        self.canary = Canary(canary.probes(self.settings), self.metrics)
+        self.canary = Canary(canary.probes(self.settings), self.metrics, canary.liveness(self.settings))
+        self._waker = Waker(self.server.pid)
         self.stopping_status = "requests in flight"
 
     def look(self) -> None:
@@ -101,7 +103,9 @@ class Generation:
         self.canary.start()
 
     def care(self) -> None:
-        """Has processes that died replaced."""
+        """Has processes that died replaced, and a server that somebody stopped go on."""
+        if self._waker.look():
+            self._say("tritonserver was stopped by a signal (SIGSTOP): it is told to go on")
         if not self.repairs:
             return
         for line in self.repairs.look():

@@ -10,8 +10,8 @@ import pytest
 from bls import manifest
 from bls.errors import BadRequest, RouterError
 from bls.paths import ROOT
-from engines.triton import grammar_gate
-from engines.triton.grammar_gate import GrammarGate
+from engines.triton import grammar_lanes
+from engines.triton.grammars import Grammars
 from engines.worker.generation import Guide
 from engines.worker.grammar_process import GrammarStart
 from engines.worker.parameters import EngineParameters
@@ -129,7 +129,7 @@ def judge():
     """`judge(guide)` is what the gate says of a guide in the end."""
     verdicts: queue.SimpleQueue[tuple[Guide, RouterError | None]] = queue.SimpleQueue()
     start = GrammarStart(TRIAL, BUILT, PARAMETERS)
-    gate: GrammarGate = grammar_gate.of(start)(lambda guide, error: verdicts.put((guide, error)))
+    gate: Grammars = grammar_lanes.of(start)(lambda guide, error: verdicts.put((guide, error)))
 
     def judge(guide):
         gate.ask(guide)

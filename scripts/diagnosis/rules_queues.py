@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from bls.contract import POSTPROCESSING, PREPROCESSING, ROUTER, SENSITIVE_WORDS, TEXT_TOKENIZER
+from bls.routing.admission import Places
 from scripts.diagnosis.finding import Finding, NotJudged, Weight
 from scripts.diagnosis.sample import Counts, Model, Observation, mean
 from scripts.host.footprint import ROUTER_PROCESS_MB, TOKENIZER_PROCESS_MB
@@ -19,6 +20,7 @@ ALONE = 1.1  # the mean batch up to which requests go alone
 BUSY = 0.8  # the share of its time that an instance may work before requests wait for it
 WANTED_BUSY = 0.6  # what new instances are to bring it to
 STALL_MS = 100.0
+MIN_TURNED_AWAY = 10
 TOKENIZERS = (PREPROCESSING, POSTPROCESSING, TEXT_TOKENIZER, SENSITIVE_WORDS)
 
 Found = Iterator[Finding | NotJudged]
@@ -215,28 +217,37 @@ def too_few_tokenizers(seen: Observation) -> Found:
 
 
 def too_few_routers(seen: Observation) -> Found:
-    """Every router process has a request, and others wait for one."""
+    """Every router process that may have a request has one, and others wait or are turned away."""
     model, waiting = seen.models.get(ROUTER), seen.pending(ROUTER)
     in_flight = seen.gauge("llm_router_requests_in_flight")
     if model is None or not in_flight or not waiting:
         return
-    held_up = sum(busy >= model.instances and queued >= 1 for busy, queued in zip(in_flight, waiting, strict=True))
+    places = Places(model.instances)
+    turned_away = _turned_away(seen) if places.free else 0.0
+    held_up = sum(
+        busy >= places.all and (queued >= 1 or turned_away >= MIN_TURNED_AWAY)
+        for busy, queued in zip(in_flight, waiting, strict=True)
+    )
     if held_up and len(waiting) < MIN_LOOKS:
         yield NotJudged("too_few_routers", f"{len(waiting)} readings of the router's queue; {MIN_LOOKS} are needed")
     elif held_up >= len(waiting) / 2:
-        more = math.ceil(mean(waiting))
-        wanted = model.instances + more
+        more = math.ceil(model.instances / 4 if places.free else mean(waiting))
+        others = f"{turned_away:.0f} were turned away" if turned_away else f"{mean(waiting):.0f} requests waited (mean)"
         yield Finding(
             "too_few_routers",
             Weight.SLOW,
             ROUTER,
-            f"all {model.instances} processes were answering and {mean(waiting):.0f} requests waited (mean)",
+            f"all {places.all} places of {model.instances} processes were taken and {others}",
             "a process answers one request at a time, so no more can stream at once than there are processes",
             seen.file(ROUTER),
             "instance_group.count",
-            f"{wanted}, which takes another {ROUTER_PROCESS_MB * more} MB of memory and "
+            f"{model.instances + more}, which takes another {ROUTER_PROCESS_MB * more} MB of memory and "
             f"{SHM_MIB_PER_INSTANCE * more} MB of /dev/shm; no more than the engines can compute at the same time",
         )
+
+
+def _turned_away(seen: Observation) -> float:
+    return sum(value for _, value in seen.grown.select("llm_router_requests_total", finish="busy"))
 
 
 def busy_share(did: Counts, model: Model, seen: Observation) -> float:

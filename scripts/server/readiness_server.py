@@ -73,14 +73,15 @@ class ReadinessServer:
         """In Prometheus' text format."""
         found = os.statvfs(SHARED_MEMORY)
         ready = {model: int(state == readiness.READY) for model, state in self.states().items()}
-        care = self._care
+        care, living = self._care, self._processes()
+        repairs = {**dict.fromkeys(living, 0), **care.repairs}  # A counter that begins above 0 shows nobody its rise.
         families = [
             ("llm_router_model_ready", "Whether a model is ready", _by_model(ready)),
-            ("llm_router_model_processes", "Living processes of a Python model", _by_model(self._processes())),
+            ("llm_router_model_processes", "Living processes of a Python model", _by_model(living)),
             ("llm_router_model_old_processes", "Processes that were replaced and don't end", _by_model(care.old)),
             ("llm_router_shared_memory_free_bytes", "Free in /dev/shm", {"": found.f_bavail * found.f_frsize}),
             ("llm_router_shared_memory_size_bytes", "Size of /dev/shm", {"": found.f_blocks * found.f_frsize}),
-            ("llm_router_model_repairs_total", "Models loaded anew, a process was lost", _by_model(care.repairs)),
+            ("llm_router_model_repairs_total", "Models loaded anew, a process was lost", _by_model(repairs)),
             ("llm_router_server_restarts_total", "Servers started since one died or hung", {"": care.restarts}),
             ("llm_router_server_changeovers_total", "Servers replaced while they served", {"": care.changeovers}),
         ]

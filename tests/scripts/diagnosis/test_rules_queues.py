@@ -126,3 +126,13 @@ def test_routers_that_all_answer_while_others_wait_are_too_few(in_flight, waitin
     if said:
         assert finding(seen, "too_few_routers").change.startswith(f"10, which takes another {6 * ROUTER_PROCESS_MB} MB")
     assert ("too_few_routers" in unsure(observed(series, looks=4, models=[Model(ROUTER, instances=4)]))) == said
+
+
+@pytest.mark.parametrize(("in_flight", "turned_away", "said"), [(36, 10, True), (36, 9, False), (35, 10, False)])
+def test_routers_whose_places_are_all_taken_while_others_are_turned_away_are_too_few(in_flight, turned_away, said):
+    busy = 'llm_router_requests_total{model="none",reason="none",finish="busy"}'
+    series = {IN_FLIGHT: in_flight, PENDING % ROUTER: 0, busy: (0, turned_away)}
+    seen = observed(series, models=[Model(ROUTER, instances=40)])
+    assert ("too_few_routers" in names(seen)) == said
+    if said:
+        assert finding(seen, "too_few_routers").change.startswith("50, ")

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from scripts.host import processes
+
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)  # loaded before any fork
 
@@ -66,9 +68,10 @@ def _tie_to(parent: int) -> Callable[[], None]:
 
 
 def kill_group(group: int, patience_s: float = 5.0) -> None:
-    """Kills what is left of the process group `group`, and waits until it is gone."""
+    """Kills what is left of the process group `group`, and waits until none of it lives."""
     end = time.monotonic() + patience_s
-    while _signal_group(group, signal.SIGKILL) and time.monotonic() < end:
+    # The dead that nobody has waited for stay in the group: orphans are their new parent's, which may take seconds.
+    while _signal_group(group, signal.SIGKILL) and time.monotonic() < end and processes.has_living(group):
         time.sleep(0.02)
 
 

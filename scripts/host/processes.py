@@ -48,6 +48,12 @@ def is_alive(pid: int) -> bool:
     return process_tree.stat(pid)[:1] not in ([], ["Z"])
 
 
+def has_living(group: int) -> bool:
+    """Whether a process of the group runs."""
+    stats = (process_tree.stat(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return any(fields[2] == str(group) and fields[0] != "Z" for fields in stats if fields)
+
+
 def is_stopped(pid: int) -> bool:
     """Whether a signal (SIGSTOP, SIGTSTP) has stopped it. A debugger that holds it is another matter."""
     return process_tree.stat(pid)[:1] == ["T"]

@@ -13,7 +13,7 @@ from scripts.server import idle_connections
 from scripts.server.generation import Generation
 
 UNLOAD_S = 15  # what tritonserver may take beyond the drain before it is killed
-QUIET_LOOKS = 2  # so many in a row without anything in flight
+QUIET_LOOKS = 3  # so many in a row without anything in flight
 QUIET_MS = 500
 # In the last seconds, after which tritonserver cuts them all: connections that a busy client asks on again and again.
 LATE_S, LATE_QUIET_MS = 8.0, 30

@@ -22,6 +22,7 @@ from scripts.server.tritonserver import Settings, shown
 STOPPED, LOAD_FAILED, DIED, CUT_OFF = 0, 3, 4, 6  # exit statuses, explained in scripts/serve.py
 REPLACE_SIGNAL = signal.SIGUSR1
 TICK_S = 0.25
+DRAIN_TICK_S = 0.1  # between two looks whether all is answered: several in a row must say so
 LOG_S = 2.0  # until a server that is ready must have said so of each model; on a full disk it says nothing
 
 
@@ -142,7 +143,7 @@ class Supervisor:
         while left := [drain for drain in drains if not drain.look()]:
             doing = left[-1].generation.stopping_status
             self._progress.status(f"{doing}; at most {self.settings.drain_s} s, once more stops at once")
-            if self._signal() in self._stop_signals:
+            if self._signal(DRAIN_TICK_S) in self._stop_signals:
                 for drain in left:
                     drain.cut_off()
         clean = all(drain.has_ended_well for drain in drains)
@@ -184,9 +185,9 @@ class Supervisor:
         except OSError as error:
             self._progress.say(f"warning: cannot write {shown(self._ready_file)}: {error.strerror}")
 
-    def _signal(self) -> int | None:
+    def _signal(self, tick_s: float = TICK_S) -> int | None:
         """The next signal that asks for something, SIGCHLD included; None after a tick."""
-        received = signal.sigtimedwait(self._signals, TICK_S)
+        received = signal.sigtimedwait(self._signals, tick_s)
         return received.si_signo if received else None
 
 

@@ -3,13 +3,12 @@
 Triton's send to a router process that has died never returns (python_backend 24.10), and a thread that waits for it
 would keep all other streams of the engine waiting, and every later request. So a send that takes long keeps its stream
 and its thread for itself, and another thread goes on with the rest. Where it does return, on a machine that was only
-busy, the thread brings its stream to its end and is done.
+busy, the thread does what has gathered for its stream, gives it back and is done.
 """
 
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from collections import deque
@@ -22,7 +21,7 @@ from engines.triton.stream import Stream
 
 log = logging.getLogger(__name__)
 
-PATIENCE_SECONDS = 0.5  # The other streams pause for as long, and for half as much again.
+PATIENCE_SECONDS = 1.0  # The other streams pause for as long, and for half as much again.
 _SECONDS_AFTER_A_FAULT = 0.1  # Before the thread goes on after a bug of ours: it must not fill the log.
 
 
@@ -46,7 +45,7 @@ class Relay:
     def __init__(self, turn: Callable[[], None], patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._turn = turn
         self._patience_seconds = patience_seconds
-        self._lock = threading.Lock()  # Guards who is given up.
+        self._lock = threading.Lock()  # Guards who is given up, and the backlogs.
         self._sending: _Sending | None = None
         self._jobs: deque[Callable[[], object]] = deque()
         self._closing = False
@@ -75,17 +74,27 @@ class Relay:
 
     def send(self, stream: Stream, act: Callable[[], object]) -> bool:
         """Whether it went well, or is left to the thread that the stream has for itself."""
-        if stream.backlog is not None:
-            stream.backlog.put(act)
-            return True
-        sending = self._sending = _Sending(stream, time.monotonic())
+        with self._lock:
+            if stream.backlog is not None:
+                stream.backlog.append(act)
+                return True
+            sending = self._sending = _Sending(stream, time.monotonic())
         went_well = attempt("sending", act)
         with self._lock:
             if not sending.is_given_up:
                 self._sending = None
                 return went_well
-        _bring_to_its_end(stream)
+        while (gathered := self._gathered(stream)) is not None:
+            attempt("sending", gathered)
         raise _Relieved
+
+    def _gathered(self, stream: Stream) -> Callable[[], object] | None:
+        """The next thing that is to be done for it; None: nothing, and it is everybody's again."""
+        with self._lock:
+            if stream.backlog:
+                return stream.backlog.popleft()
+            stream.backlog = None
+            return None
 
     def _start_thread(self) -> None:
         self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
@@ -103,12 +112,7 @@ class Relay:
                 sending = self._sending
                 if sending is None or time.monotonic() - sending.began < self._patience_seconds:
                     continue
-                sending.stream.backlog = queue.SimpleQueue()
+                sending.stream.backlog = deque()
                 sending.is_given_up, self._sending = True, None
             log.warning("a response is not taken, so its stream waits for that alone")
             self._start_thread()
-
-
-def _bring_to_its_end(stream: Stream) -> None:
-    while not stream.has_ended and stream.backlog is not None:
-        attempt("sending", stream.backlog.get())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import queue
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -33,9 +33,8 @@ class Stream:
         self._errors_as_data = request.errors_as_data
         self._has_sent = False
         self.has_begun = False  # Whether the worker has given anything: another engine may still be asked.
-        self.has_ended = False  # Whether its last response was handed to Triton.
-        # What is to be done with it, once its thread moves again: see engines/triton/relay.py. None: any thread may.
-        self.backlog: queue.SimpleQueue[Callable[[], object]] | None = None
+        # What is to be done for it once the thread that waits with it moves again, see engines/triton/relay.py.
+        self.backlog: deque[Callable[[], object]] | None = None
 
     def add(self, ids: tuple[int, ...], log_probs: tuple[float, ...]) -> None:
         self.has_begun = True
@@ -50,12 +49,10 @@ class Stream:
         self._sender.send(self._tensors(now))
 
     def finish(self, now: float) -> None:
-        self.has_ended = True
         self._sender.finish(self._tensors(now))
 
     def fail(self, error: RouterError) -> None:
         """After data, a caller that can't receive an error (bls.triton_io.ERRORS_AS_DATA) gets sequence_length -1."""
-        self.has_ended = True
         if self._errors_as_data and self._has_sent:
             self._sender.finish({"output_ids": np.empty((1, 1, 0), np.int32), "sequence_length": FAILED})
         else:

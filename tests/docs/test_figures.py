@@ -54,7 +54,6 @@ SAID = [
     (DECISION_SECONDS, r"took longer than ([\d.]+) s", "docs/troubleshooting.md"),
     (DECISION_SECONDS, r"took longer than ([\d.]+) s", "scripts/diagnosis/rules_router.py"),
     (router_queue().max_queue_size, r"above (\d+) of one priority", "docs/docker.md"),
-    (router_queue().max_queue_size, r"priorities holds (\d+)", "monitoring/alerts.yml"),
     (router_queue().default_timeout_microseconds / 1e6, r"lets a request wait for (\d+) s", "docs/serving.md"),
     (percent(ACCURACY["accuracy_fp32"]), r"([\d.]+) ?%[^.|]{0,12} of 240 held-out", "docs/classifier.md"),
     (percent(ACCURACY["accuracy_fp32"]), r"instead of ([\d.]+) ?%", "docs/classifier.md"),

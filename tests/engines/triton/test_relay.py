@@ -116,3 +116,25 @@ def test_the_thread_of_a_stream_ends_with_it(start):
     late.let.set()
     assert late.ended.wait(10)
     assert eventually(lambda: deliveries() == 1)
+
+
+def test_a_stream_that_was_held_up_goes_on_piece_by_piece(start):
+    steps = threading.Semaphore(5)
+
+    def prepare(pipeline):
+        pipeline.before_step = steps.acquire
+
+    engine = start(prepare)
+    late = start.submit(engine, request(10, max_tokens=1000), StuckSender())
+    assert late.asked.wait(10)
+    other = start.submit(engine, request(20), RememberingSender())
+    steps.release(20)
+    assert other.ids() == [21, 22, 23, 24]
+    late.let.set()
+    assert eventually(lambda: deliveries() == 1)
+    before = len(late.responses)
+    steps.release(20)
+    assert eventually(lambda: len(late.responses) > before + 1)
+    steps.release(10_000)
+    assert late.ids() == list(range(11, 1011))
+    assert late.ends == 1

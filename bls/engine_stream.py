@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Generator, Mapping
 
+from bls import engine_process
 from bls.arrays import Tensors, boolean, int32
 from bls.errors import Busy, EngineFailed, EngineUnavailable, NotLoaded, Overloaded, RouterError, TimedOut
 from bls.ports import Models
@@ -112,6 +113,9 @@ class EngineStream:
         if attempt is None:
             raise _NotThis(_COOLING_DOWN, EngineUnavailable(f"{model} failed too often and is left alone for a while"))
         self._attempt = attempt
+        process = engine_process.of(model)
+        if process is not None:
+            self._watch.depend_on(lambda: process.is_gone, attempt.close)
         tensors = self._engine_tensors(self._encoded[model])
         try:
             self._rest = self._models.stream(model, tensors, self._outputs, child_id)
@@ -169,6 +173,7 @@ class EngineStream:
                 self._rest.close()
         finally:
             self._rest = None
+            self._watch.depend_on(lambda: False, lambda: None)
             if self._attempt is not None:
                 self._attempt.close()
                 self._attempt = None

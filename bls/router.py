@@ -53,6 +53,10 @@ class Router:
         """Logs and counts a request that could not even be read."""
         RequestRecord(request_id, finish=error.prefix.lower()).report(self._parts.metrics)
 
+    def abandon(self) -> None:
+        """The request that is being answered never comes back to its thread; its client has its end."""
+        self._parts.metrics.add(request_log.IN_FLIGHT, -1)
+
     def run_shadow(self, due: shadow.Shadow, watch: Watch) -> None:
         """Runs what an answer left to run unseen; its client must have got its end."""
         due.run(self._parts.models, watch, self._parts.metrics)

@@ -13,7 +13,7 @@ from bls.reply import PieceTensors
 from bls.request import WHAT_FITS, Defaults, Request, parse
 from bls.router import Router
 from bls.shadow import Shadow
-from bls.watcher import TIMEOUT, Watch, Watcher
+from bls.watcher import GONE, TIMEOUT, Watch, Watcher
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def serve(request: Any, router: Router, watcher: Watcher, door: Door) -> None:
     try:
         parsed = _read(request, router, door)
         timeout_seconds = parsed.timeout_seconds or router.policy.settings.timeout_seconds
-        watch = Watch(sender.is_cancelled, timeout_seconds, _give_up_on(sender))
+        watch = Watch(sender.is_cancelled, timeout_seconds, _give_up_on(sender, router))
         watcher.follow(watch)
         with closing(router.answer(parsed, watch)) as answer:
             made = PieceTensors(parsed.outputs)
@@ -97,10 +97,16 @@ def _read(request: Any, router: Router, door: Door) -> Request:
         raise
 
 
-def _give_up_on(sender: triton_io.Sender) -> Callable[[str], None]:
+def _give_up_on(sender: triton_io.Sender, router: Router) -> Callable[[str], None]:
     """Ends the client's stream although the engine's goes on: a dead engine may hold a process, but no client."""
 
     def give_up(outcome: str) -> None:
+        if outcome == GONE:
+            logging.error("an engine's process died: this one waits for it for ever, until the router is loaded anew")
+            kind = errors.EngineFailed if sender.has_sent else errors.EngineUnavailable
+            sender.finish(error=kind("the engine's process died"))
+            router.abandon()
+            return
         error = errors.TimedOut if outcome == TIMEOUT else errors.Cancelled
         sender.finish(error=error("the engine does not end its stream"))
 

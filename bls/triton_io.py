@@ -243,6 +243,7 @@ class Sender:
         self._sender = request.get_response_sender()
         self._lock = threading.Lock()
         self.closed = False
+        self.has_sent = False
 
     def is_cancelled(self) -> bool:
         """Whether the client has left. Never asks Triton after the end: that would end the whole server (2.51)."""
@@ -259,6 +260,7 @@ class Sender:
     def send(self, tensors: Tensors) -> None:
         with self._lock:
             if not self.closed:
+                self.has_sent = True
                 self._sender.send(response(tensors))
 
     def finish(self, tensors: Tensors | None = None, error: errors.RouterError | None = None) -> None:

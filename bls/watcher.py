@@ -14,6 +14,10 @@ from collections.abc import Callable
 from bls.errors import RouterError
 
 CANCELLED, TIMEOUT = "cancelled", "timeout"
+GONE = "gone"  # What `give_up` hears of an engine whose process died.
+# So many looks in a row find it gone by then: what it said last may still be on its way, and so may Triton's own error,
+# after which another engine can be asked, for who has no token yet.
+_LOOKS_WITH_A_TOKEN, _LOOKS_WITHOUT = 2, 12
 
 POLL_SECONDS = 0.25  # A look is a round trip to the server, by each of 32 processes; a late one costs a few tokens.
 GRACE_SECONDS = 5.0  # After a stop, before an engine that does not end its stream is given up.
@@ -39,6 +43,10 @@ class Watch:
         self._next_look = time.monotonic() + POLL_SECONDS
         self._ended_at = 0.0
         self._stopping: threading.Thread | None = None
+        self._is_gone: Callable[[], bool] = lambda: False
+        self._let_go: Callable[[], None] = lambda: None
+        self._looks_without_it = 0
+        self._has_token = False
 
     def look(self) -> str | None:
         """Asks now; the first answer stands."""
@@ -56,13 +64,17 @@ class Watch:
     def attempt(self, stop_engine: Callable[[], None], first_token_seconds: float | None = None) -> None:
         """Another engine is about to be tried; None lets it take its time."""
         with self._late:
-            self.stop_engine, self.is_late = stop_engine, False
+            self.stop_engine, self.is_late, self._has_token = stop_engine, False, False
             self._first_token_by = None if first_token_seconds is None else time.monotonic() + first_token_seconds
+
+    def depend_on(self, is_gone: Callable[[], bool], let_go: Callable[[], None]) -> None:
+        """The engine's process: if it dies, the stream never ends. `let_go` then gives back what the request holds."""
+        self._is_gone, self._let_go, self._looks_without_it = is_gone, let_go, 0
 
     def first_token_came(self) -> bool:
         """Whether it came in time. If not, the engine is being stopped, and what it says is cut off somewhere."""
         with self._late:
-            self._first_token_by = None
+            self._first_token_by, self._has_token = None, True
             return not self.is_late
 
     def look_when_due(self) -> str | None:
@@ -82,6 +94,11 @@ class Watch:
     def enforce(self) -> None:
         """Looks, and stops the engine of a request that has ended: again each time, as a stop may come too early."""
         outcome = self.look()
+        if self._has_lost_its_engine():
+            self._give_up(GONE)
+            self._let_go()
+            self.end()
+            return
         with self._late:
             stop_engine = self.stop_engine
             if self._first_token_by is not None and time.monotonic() >= self._first_token_by:
@@ -95,8 +112,13 @@ class Watch:
         if outcome is not None and time.monotonic() - self._ended_at > GRACE_SECONDS:
             self._give_up(self.outcome or CANCELLED)
 
+    def _has_lost_its_engine(self) -> bool:
+        self._looks_without_it = self._looks_without_it + 1 if self._is_gone() else 0
+        return self._looks_without_it >= (_LOOKS_WITH_A_TOKEN if self._has_token else _LOOKS_WITHOUT)
+
     def end(self) -> None:
         """The request is over: nothing of it is held any more, nor asked again."""
+        self._is_gone, self._let_go = lambda: False, lambda: None
         self.stop_engine = None
         self._is_cancelled = lambda: False
         self._give_up = lambda outcome: None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bls.paths import home
 from bls.ports import Metrics
+from bls.routing import server_files
 from bls.routing.admission import Admission
 from bls.routing.check import check_apart
 from bls.routing.engine_health import EngineHealth
@@ -25,21 +26,10 @@ POLICY_IN_FORCE = "llm_router_policy_in_force"
 POLICY_REFUSED = "llm_router_policy_refused"
 BREAKERS_OPENED = "llm_router_breakers_opened_total"
 
-SHARED_MEMORY = Path("/dev/shm")
-# As scripts/serve names a server's files there, so that they go when it ends, or with those that no process maps.
-PREFIX_VARIABLE = "LLM_ROUTER_SHM_PREFIX"
-_PREFIX = "llm_router_shm_"
-
 
 def table_path() -> Path:
-    """The file that the router processes of one server share: all are children of one tritonserver."""
-    prefix = os.environ.get(PREFIX_VARIABLE) or f"{_PREFIX}{os.getppid()}_{_started_at(os.getppid())}_"
-    return SHARED_MEMORY / f"{prefix}table"
-
-
-def _started_at(process: int) -> str:
-    """In the kernel's ticks: numbers of processes are used again."""
-    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    """The file that the router processes of one server share."""
+    return server_files.path("table")
 
 
 class PolicyService:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bls import contract, errors, manifest, triton_io
+from bls import contract, engine_process, errors, manifest, triton_io
 from bls.contract import ENGINE_PREFIX
 from engines.triton import grammar_lanes, libraries, metrics, tensors
 from engines.triton.coalescer import Pace
@@ -43,6 +43,7 @@ class EngineModel:
             Patience(self._settings.frozen_worker_seconds, self._settings.longest_step_seconds),
             grammars=grammar_lanes.of(GrammarStart(library.grammars, folder, self._settings)),
         )
+        engine_process.announce(args["model_name"])
         self._limits = limits_of(self._manifest, self._settings, self._engine.statistics)
 
     def execute(self, requests: Sequence[Any]) -> None:

@@ -13,6 +13,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from bls.contract import ROUTER
+from bls.tiers import is_engine
 from scripts.server.model_control import READY, ControlFailed, ControlRefused, ModelControl
 from scripts.server.stub_census import StubCensus
 
@@ -111,6 +113,8 @@ class Repairs:
                 self._load_anew(model)
                 self.repaired[model] += 1
                 self._messages.put(f"model {model} is whole again after {time.monotonic() - began:.0f} s")
+                if is_engine(model):
+                    self._free_the_router()
                 break
             except ControlFailed as failed:
                 if self._stopping.is_set():
@@ -123,6 +127,12 @@ class Repairs:
             self._not_before[model] = time.monotonic() + REST_S
             return
         self._not_before[model] = time.monotonic() + PAUSE_S
+
+    def _free_the_router(self) -> None:
+        """Router processes that were waiting for an engine's process when it died do so for ever."""
+        if READY in self._control.states().get(ROUTER, []):
+            self._load_anew(ROUTER)
+            self._messages.put(f"model {ROUTER} is loaded anew: processes of it were waiting for the one that died")
 
     def _load_anew(self, model: str) -> None:
         self._control.load_anew(model)

@@ -134,3 +134,39 @@ def test_a_stop_that_comes_late_never_meets_the_engine_that_is_tried_next():
     go.set()
     assert eventually(lambda: stops == ["first"])
     assert watch.first_token_came()
+
+
+def test_a_request_whose_engine_died_ends_and_gives_back_what_it_held():
+    ended, let_go = [], []
+    watch = Watch(lambda: False, 1000.0, ended.append)
+    watch.attempt(lambda: None)
+    watch.depend_on(lambda: True, lambda: let_go.append(1))
+    assert watch.first_token_came()
+    watch.enforce()
+    assert ended == []  # What the engine said last may still come.
+    for _ in range(8):
+        watch.enforce()
+    assert (ended, let_go) == (["gone"], [1])
+
+
+def test_without_a_token_there_is_time_for_another_engine():
+    ended = []
+    watch = Watch(lambda: False, 1000.0, ended.append)
+    watch.attempt(lambda: None)
+    watch.depend_on(lambda: True, lambda: None)
+    for _ in range(4):
+        watch.enforce()
+    watch.depend_on(lambda: False, lambda: None)  # It is asked now.
+    for _ in range(40):
+        watch.enforce()
+    assert ended == []
+
+
+def test_an_engine_that_lives_keeps_its_request():
+    ended = []
+    watch = Watch(lambda: False, 1000.0, ended.append)
+    watch.attempt(lambda: None)
+    watch.depend_on(lambda: False, lambda: None)
+    for _ in range(40):
+        watch.enforce()
+    assert ended == []

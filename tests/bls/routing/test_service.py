@@ -6,6 +6,7 @@ import time
 import pytest
 
 from bls.contract import LARGE, SMALL
+from bls.routing import server_files
 from bls.routing import service as policy_service
 from bls.routing.decision import Prompt
 from bls.routing.policy_file import SHIPPED, version_of
@@ -13,7 +14,6 @@ from bls.routing.service import (
     BREAKERS_OPENED,
     POLICY_IN_FORCE,
     POLICY_RELOADS,
-    PREFIX_VARIABLE,
     PolicyService,
     in_force_value,
 )
@@ -25,18 +25,18 @@ pytestmark = pytest.mark.timeout(60, method="thread")
 
 @pytest.fixture
 def shared_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(policy_service, "SHARED_MEMORY", tmp_path / "shm")
+    monkeypatch.setattr(server_files, "SHARED_MEMORY", tmp_path / "shm")
     (tmp_path / "shm").mkdir()
     return tmp_path / "shm"
 
 
 def test_the_table_has_the_servers_prefix_where_there_is_one(shared_memory, monkeypatch):
-    monkeypatch.setenv(PREFIX_VARIABLE, "llm_router_shm_1_ab_")
+    monkeypatch.setenv(server_files.PREFIX_VARIABLE, "llm_router_shm_1_ab_")
     assert policy_service.table_path() == shared_memory / "llm_router_shm_1_ab_table"
 
 
 def test_else_the_processes_of_one_parent_share_it(shared_memory, monkeypatch):
-    monkeypatch.delenv(PREFIX_VARIABLE, raising=False)
+    monkeypatch.delenv(server_files.PREFIX_VARIABLE, raising=False)
     name = policy_service.table_path().name
     prefix, parent, started, end = name.rsplit("_", 3)
     assert (prefix, parent, end) == ("llm_router_shm", str(os.getppid()), "table")

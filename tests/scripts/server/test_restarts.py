@@ -7,18 +7,22 @@ from itertools import count
 
 import pytest
 
+from bls.contract import ROUTER, SMALL
 from scripts.server import restarts
 from scripts.server.model_control import ControlFailed
 from scripts.server.restarts import ATTEMPTS, Repairs
 
 
 class FakeServer:
-    """Has one model, "m", of `configured` processes. Loading it anew begins `brings` new ones and ends the others."""
+    """Has one `model` of `configured` processes. Loading it anew begins `brings` new ones and ends the others."""
+
+    model = "m"
 
     def __init__(self) -> None:
         self._pids = count(1)
+        self.loaded: list[str] = []
         self.state, self.configured, self.brings = "READY", 2, 2
-        self.living = {next(self._pids): "m" for _ in range(2)}
+        self.living = {next(self._pids): self.model for _ in range(2)}
         self.refusal = ""
         self.loads = 0
         self.answers = threading.Event()  # until then a load takes
@@ -31,7 +35,7 @@ class FakeServer:
         return dict(self.living)
 
     def states(self) -> dict[str, list[str]]:
-        return {"m": [self.state]}
+        return {self.model: [self.state], ROUTER: ["READY"]}
 
     def instances(self, model: str) -> int:
         return self.configured
@@ -39,10 +43,11 @@ class FakeServer:
     def load_anew(self, model: str) -> None:
         self.answers.wait(20)
         self.loads += 1
+        self.loaded.append(model)
         if self.refusal:
             raise ControlFailed(self.refusal)
         old = self.living if self.keeps_old else {}
-        self.living = {**old, **{next(self._pids): "m" for _ in range(self.brings)}}
+        self.living = {**old, **{next(self._pids): self.model for _ in range(self.brings)}}
 
 
 @pytest.fixture
@@ -171,3 +176,18 @@ def test_nothing_is_loaded_once_the_server_is_to_stop(server, watch):
     watch.stop()
     assert after_the_repair(server, watch) == []
     assert server.loads == 1
+
+
+def test_the_router_is_loaded_anew_after_an_engine_whose_process_died(monkeypatch):
+    class Engine(FakeServer):
+        model = SMALL
+
+    for name in ("PAUSE_S", "SECOND_LOOK_S", "LOOK_S", "WHOLE_S", "REST_S"):
+        monkeypatch.setattr(restarts, name, 0.0)
+    server = Engine()
+    watch = Repairs(server, server.stubs)
+    server.kill_one()
+    looks(watch, 2)
+    said = after_the_repair(server, watch)
+    assert server.loaded == [SMALL, ROUTER]
+    assert said[-1] == f"model {ROUTER} is loaded anew: processes of it were waiting for the one that died"

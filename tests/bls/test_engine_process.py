@@ -1,0 +1,74 @@
+"""What the processes of a server know of the one that serves an engine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from bls import engine_process
+from bls.paths import ROOT
+from bls.routing import server_files
+
+PREFIX = "llm_router_shm_1_ab_"
+
+
+@pytest.fixture
+def announcing(monkeypatch, tmp_path):
+    """Starts a process that serves `model`; its handle, once it has said so."""
+    monkeypatch.setattr(server_files, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setenv(server_files.PREFIX_VARIABLE, PREFIX)
+    started = []
+
+    def start(model: str) -> subprocess.Popen[str]:
+        code = f"""
+import pathlib, time
+from bls import engine_process
+from bls.routing import server_files
+server_files.SHARED_MEMORY = pathlib.Path({str(tmp_path)!r})
+engine_process.announce({model!r})
+print("done", flush=True)
+time.sleep(600)
+"""
+        process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout and process.stdout.readline() == "done\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_a_process_that_serves_an_engine_is_known_by_its_name_and_missed_when_it_dies(announcing):
+    process = announcing("tensorrt_llm_small")
+    found = engine_process.of("tensorrt_llm_small")
+    assert found is not None and found.pid == process.pid
+    assert not found.is_gone
+    assert engine_process.of("tensorrt_llm_large") is None
+    process.kill()
+    process.wait()
+    assert found.is_gone
+    assert engine_process.of("tensorrt_llm_small") is None
+
+
+def test_the_newest_one_serves(announcing):
+    announcing("tensorrt_llm_small")
+    newer = announcing("tensorrt_llm_small")
+    found = engine_process.of("tensorrt_llm_small")
+    assert found is not None and found.pid == newer.pid
+
+
+def test_a_process_that_has_ended_and_is_not_waited_for_is_gone(announcing):
+    process = announcing("tensorrt_llm_small")
+    found = engine_process.of("tensorrt_llm_small")
+    process.kill()
+    while found is not None and not found.is_gone:
+        pass
+
+
+def test_a_number_that_another_process_has_now_is_not_the_engines(announcing):
+    process = announcing("tensorrt_llm_small")
+    assert engine_process.EngineProcess(process.pid, "1").is_gone

@@ -34,6 +34,9 @@ ANSWER_S = 3.0  # what an answer may take
 PROMPT_S = (
     0.5  # what it takes a server to say that it lives, which asks no model, where the machine is not what is slow
 )
+_BLIND = (
+    3  # times as many strikes where it can't be told whether the server hangs or the machine is slow: half a minute
+)
 TOKENIZER = "preprocessing"
 GRPC = "gRPC"
 ENGINE_KEY = "llm_router_internal_key"  # of bls/triton_io.py: the parameter that closed engines ask for
@@ -159,16 +162,18 @@ class Canary:
         """Asks once and takes note. Engines are asked only after an alarm: a token costs something."""
         asked = [probe for probe in self._probes if alarmed or self._strikes[probe.name] or not is_engine(probe.name)]
         before = progress(self._metrics())
-        is_sure = alarmed and bool(before) and self._is_prompt()
+        is_clear = bool(before) and self._is_prompt()
         with ThreadPoolExecutor(len(self._probes)) as pool:
-            answered = list(pool.map(lambda probe: _is_answered(probe, probe.answer_s if is_sure else ANSWER_S), asked))
+            answered = list(
+                pool.map(lambda probe: _is_answered(probe, probe.answer_s if alarmed and is_clear else ANSWER_S), asked)
+            )
         after = progress(self._metrics())
-        is_sure = is_sure and bool(after) and self._is_prompt()
+        is_clear = is_clear and bool(after) and self._is_prompt()
         hung = set()
         for probe, is_answered in zip(asked, answered, strict=True):
             is_moving = probe.model is not None and _of(before, probe.model) != _of(after, probe.model)
             self._strikes[probe.name] = 0 if is_answered or is_moving else self._strikes[probe.name] + 1
-            if self._strikes[probe.name] >= _verdict(probe, alarmed, is_sure):
+            if self._strikes[probe.name] >= _verdict(probe, alarmed, is_clear):
                 hung.add(probe.name)
         self.hung = frozenset(hung)
 
@@ -181,11 +186,11 @@ class Canary:
             self._wake.wait(HURRY_S if is_in_doubt else CALM_S)
 
 
-def _verdict(probe: Probe, alarmed: bool, is_sure: bool) -> int:
+def _verdict(probe: Probe, alarmed: bool, is_clear: bool) -> int:
     """So many strikes are one."""
-    if is_sure:
-        return probe.strikes
-    return max(probe.strikes, probe.many_strikes) if alarmed else probe.many_strikes
+    if not is_clear:
+        return _BLIND * max(probe.strikes, probe.many_strikes)
+    return probe.strikes if alarmed else probe.many_strikes
 
 
 def _is_answered(probe: Probe, timeout_s: float) -> bool:

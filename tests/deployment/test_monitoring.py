@@ -113,10 +113,8 @@ def test_what_an_alert_reads_of_the_router_is_there_before_the_first_request():
     shown = {name for name, *_ in (*metrics.values, *metrics.seen)}
     for alert, rule in ALERTS.items():
         for name, label, values in COUNTED.findall(rule["expr"]):
-            if name.startswith(
-                ("llm_router_model", "llm_router_shared", "llm_router_breakers", "llm_router_policy_re")
-            ):
-                continue  # of the readiness page and of the policy's own thread, which have tests of their own
+            if name.startswith(OTHERS):
+                continue
             assert name in shown, (alert, name)
             for value in values.split("|") if label else ():
                 assert (name, value) in metrics.values, (alert, name, value)

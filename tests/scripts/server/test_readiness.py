@@ -137,5 +137,7 @@ def test_the_metrics_have_readiness_processes_and_shared_memory(triton):
     assert 'llm_router_model_ready{model="llm_router"} 1' in lines
     assert 'llm_router_model_ready{model="tensorrt_llm_small"} 0' in lines
     assert 'llm_router_model_processes{model="llm_router"} 32' in lines
+    assert 'llm_router_model_repairs_total{model="llm_router"} 0' in lines  # else an alert misses the first ones
+    assert {"llm_router_server_restarts_total 0", "llm_router_server_changeovers_total 0"} <= set(lines)
     sizes = {name: float(value) for name, _, value in (line.partition(" ") for line in lines) if "shared" in name}
     assert 0 < sizes["llm_router_shared_memory_free_bytes"] <= sizes["llm_router_shared_memory_size_bytes"]

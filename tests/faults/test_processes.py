@@ -13,7 +13,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from bls.contract import SMALL
 from scripts.host import processes
+from tests.faults import victims
+from tests.faults.load import Load
 from tests.server.serving import Server, running_server
 from tests.server.supervised import says, stubs
 from tests.waiting import eventually
@@ -62,6 +65,34 @@ def test_an_idle_router_process_that_dies_costs_at_most_the_requests_that_meet_i
     os.kill(stubs(server, "llm_router")[-1], signal.SIGKILL)
     lost = [answer for answer in asked_until(server, "model llm_router is whole again") if answer]
     assert all(DEAD in answer for answer in lost)
+    assert ask(server) == ""
+
+
+def test_a_router_process_that_dies_in_mid_stream_takes_no_other_stream_with_it(server):
+    with Load(server, rate=0) as load:
+        victim = victims.streaming(stubs(server, "llm_router"))
+        load.fault("router process killed in mid-stream")
+        os.kill(victim, signal.SIGKILL)
+        assert says(server, "model llm_router is whole again", 240)
+        report = load.watch(5)
+    own = [outcome for outcome in report.outcomes if outcome.is_lost and DEAD not in outcome.detail]
+    assert len(own) <= 1 and report.hung == 0
+    assert server.server_pid in processes.tree(server.supervisor_pid)
+
+
+def test_the_streams_of_an_engine_process_that_dies_end_and_it_comes_back(server):
+    with Load(server, rate=0) as load:
+        load.fault("process of the small engine's model killed")
+        os.kill(stubs(server, SMALL)[-1], signal.SIGKILL)
+        assert says(server, "model llm_router is loaded anew", 240)
+        report = load.watch(5)
+    assert report.hung == 0
+    assert ask(server) == ""
+
+
+def test_a_server_that_is_stopped_by_a_signal_goes_on(server):
+    os.kill(server.server_pid, signal.SIGSTOP)
+    assert says(server, "it is told to go on")
     assert ask(server) == ""
 
 

@@ -185,5 +185,18 @@ def test_an_ordinary_schema_is_kept(server: Server) -> None:
     assert set(json.loads(text)) == {"yes"}
 
 
+@pytest.mark.slow
+def test_a_string_of_bounded_length_takes_seconds_to_compile_and_is_kept(server: Server) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 100}},
+        "required": ["name"],
+        "additionalProperties": False,
+    }
+    given = {"guided_decoding_guide_type": "json_schema", "guided_decoding_guide": json.dumps(schema)}
+    text = answer(server, text_input="Name a river.", max_tokens=200, **given)["text_output"]
+    assert len(json.loads(text)["name"]) <= 100
+
+
 def _short() -> dict[str, object]:
     return {"text_input": "Say hi", "max_tokens": 4}

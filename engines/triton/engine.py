@@ -233,8 +233,7 @@ class Engine:
             self._held.clear()
         log.error("the engine is lost: %s", reason or "its process has ended")
         self._delivery.fail_all(EngineFailed(FAILED))  # Before the process ends: one that is stuck takes seconds.
-        worker = self._worker
-        self._relay.later(lambda: attempt("ending", lambda: _end(worker)))
+        self._relay.later(functools.partial(attempt, "ending", self._worker.end))
 
     def _restart_if_due(self) -> None:
         if not self._restart.is_due():
@@ -249,7 +248,3 @@ class Engine:
         with self._lock:
             self._worker = worker
             self._restart.has_begun()
-
-
-def _end(worker: WorkerLink) -> None:
-    log.error("the engine's process ended (%s)", worker.close())

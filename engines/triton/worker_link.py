@@ -110,6 +110,10 @@ class WorkerLink:
             return "exit code unknown"
         return f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
 
+    def end(self) -> None:
+        """The same of one that is lost."""
+        log.error("the engine's process ended (%s)", self.close())
+
     def _note(self, message: Any) -> None:
         self.silence.broken(time.monotonic())
         if isinstance(message, Failed):

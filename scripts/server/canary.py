@@ -24,7 +24,6 @@ from functools import partial
 
 from bls.tiers import engine_models, is_engine
 from scripts.server import grpc_probe
-from scripts.server.server_options import flag_value
 from scripts.server.tritonserver import Settings
 
 CALM_S = 5.0  # between two rounds while all is well
@@ -76,8 +75,8 @@ def probes(settings: Settings) -> list[Probe]:
         found.append(
             Probe(TOKENIZER, _http(settings, TOKENIZER, "infer", _TOKENIZER_BODY), "", strikes=2, answer_s=1.5)
         )
-    if len(settings.ports) > 1 and flag_value(settings.extra, "--grpc-use-ssl") is None:
-        grpc = partial(grpc_probe.is_answered, settings.local_host, settings.grpc_port)
+    if settings.plain_grpc_port is not None:
+        grpc = partial(grpc_probe.is_answered, settings.local_host, settings.plain_grpc_port)
         found.append(Probe(GRPC, grpc, None, strikes=4))  # nothing tells whether it moves
     key = {ENGINE_KEY: settings.engine_key} if settings.engine_key else {}
     for engine in set(engine_models(settings.repository)) & set(settings.models):

@@ -98,7 +98,8 @@ class Generation:
         self.is_serving = True
         if self.settings.loads_explicitly:
             key = control_key.for_repository(self.settings.control_key, self.settings.extra)
-            control = ModelControl(self.settings.local_host, self.settings.http_port, key)
+            settings = self.settings
+            control = ModelControl(settings.local_host, settings.http_port, key, settings.plain_grpc_port)
             self.repairs = Repairs(control, self.server.stubs)
         self.canary.start()
 

@@ -7,6 +7,7 @@ import json
 from collections import defaultdict
 from typing import Any
 
+from scripts.server import grpc_load
 from scripts.server.control_key import ControlKey
 
 READY, UNAVAILABLE = "READY", "UNAVAILABLE"
@@ -27,13 +28,15 @@ class ControlRefused(ControlFailed):
 class ModelControl:
     """The model repository part of the server's HTTP interface. Every method raises ControlFailed.
 
-    key: what opens it; ControlRefused where that is another one, or none.
+    key: what opens it; ControlRefused where that is another one, or none. grpc_port: where there is one without TLS.
     """
 
-    def __init__(self, host: str, port: int, key: ControlKey | None = None) -> None:
+    def __init__(self, host: str, port: int, key: ControlKey | None = None, grpc_port: int | None = None) -> None:
         self._host = host
         self._port = port
         self._headers = key.headers if key else {}
+        self._grpc_headers = key.grpc_headers if key else {}
+        self._grpc_port = grpc_port
 
     def states(self) -> dict[str, list[str]]:
         """The state of each version of each model that was ever loaded."""
@@ -78,7 +81,20 @@ class ModelControl:
         """
         config = self.config(model)
         loads = int(config.get(_UNREAD, {}).get(_LOADS, 0))
-        self.load(model, config={**config, _UNREAD: {_LOADS: str(loads + 1)}})
+        self._load_beside_clients(model, {**config, _UNREAD: {_LOADS: str(loads + 1)}})
+
+    def _load_beside_clients(self, model: str, config: dict[str, Any]) -> None:
+        """By gRPC where that can be: a load by HTTP holds up clients' connections, see scripts/server/grpc_load.py."""
+        if self._grpc_port is not None:
+            host = f"[{self._host}]" if ":" in self._host else self._host
+            try:
+                grpc_load.load(f"{host}:{self._grpc_port}", model, json.dumps(config), self._grpc_headers, LOAD_S)
+                return
+            except grpc_load.NotAsked:
+                pass
+            except grpc_load.Refused as refused:
+                raise ControlFailed(str(refused)) from None
+        self.load(model, config=config)
 
     def _ask(self, method: str, path: str, timeout_s: float, body: str | None = None) -> Any:
         connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)

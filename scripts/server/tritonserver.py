@@ -69,6 +69,12 @@ class Settings:
         return (self.http_port,) if is_off(flag_value(self.extra, "--allow-grpc")) else (self.http_port, self.grpc_port)
 
     @property
+    def plain_grpc_port(self) -> int | None:
+        """None where gRPC is off, or asks for TLS."""
+        has_it = len(self.ports) > 1 and flag_value(self.extra, "--grpc-use-ssl") is None
+        return self.grpc_port if has_it else None
+
+    @property
     def tolerates_failed_models(self) -> bool:
         """Whether the server is to run without the models that fail to load."""
         return is_off(flag_value(self.extra, "--exit-on-error"))

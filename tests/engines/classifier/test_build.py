@@ -62,7 +62,7 @@ def test_another_prompt_is_another_head_on_the_encoder_that_is_there(tmp_path, p
     (prompts[0] / "code.txt").write_text("where is my hat\nwhere is my cat\n")
     found, said = make(tmp_path, prompts, tmp_path / "model")
     assert said[0] == "keeping the encoder"
-    assert found.fitted == 21
+    assert found.fitted == len(LABELS) + 1
     assert model.read_bytes() != before
 
 

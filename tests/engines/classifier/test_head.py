@@ -70,7 +70,7 @@ def judged():
 def test_the_matrix_has_a_row_for_what_a_prompt_is_and_a_column_for_what_it_was_taken_for():
     found = judged()
     assert found.confusion[LABELS.index("malware")][LABELS.index("code")] == 1
-    assert (found.held_out, found.accuracy) == (COUNT, round(1 - 2 / COUNT, 4))
+    assert (found.held_out, found.accuracy) == (COUNT, pytest.approx(1 - 2 / COUNT))
 
 
 def test_alarms_are_shares_of_the_risks_and_of_the_intents():
@@ -83,4 +83,4 @@ def test_what_is_saved_is_json_and_is_read_again(tmp_path):
     found = judged()
     found.save(tmp_path / "evaluation.json")
     assert evaluation.load(tmp_path / "evaluation.json") == found
-    assert json.loads((tmp_path / "evaluation.json").read_text())["accuracy"] == found.accuracy
+    assert json.loads((tmp_path / "evaluation.json").read_text())["accuracy"] == pytest.approx(found.accuracy, abs=1e-4)

@@ -28,7 +28,7 @@ from scripts.host.step import StepFailed, run_step
 from scripts.host.step_output import engine_status, first_line, last_line, pip_reason, pip_status
 
 REFUSED, SETUP_FAILED = 2, 5  # exit statuses, explained in scripts/serve.py
-VENV_DISK_MIB = 1024  # the packages (600 MB), and pip's downloads while it works
+VENV_DISK_MIB = 1024  # the packages (700 MB), and pip's downloads while it works
 ENGINES_DISK_MIB = 512
 
 
@@ -95,7 +95,7 @@ class Environment(Checkout):
         progress.done()
 
     def _install(self, progress: Progress) -> None:
-        progress.step("set-up, packages", "tritonserver, OpenVINO and others, 180 MB to download")
+        progress.step("set-up, packages", "tritonserver, OpenVINO and others, 270 MB to download")
         self._pip(progress, "requirements.txt")
 
     def _install_dev(self, progress: Progress) -> None:

@@ -10,10 +10,14 @@ import numpy as np
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
+from engines.classifier.labels import LABELS
+from engines.classifier.manifest import TextManifest
+
 WIDTH, HEADS, LAYERS, INNER, POSITIONS, MAX_TOKENS = 8, 2, 2, 12, 32, 24
 EPSILON = 1e-12
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "where", "is", "my", "hat", "##s", "##ing", ".", "?")
+WORDS_AND_SPECIAL = len(SPECIAL + WORDS)
 VOCABULARY = {word: number for number, word in enumerate(SPECIAL + WORDS)}
 CONFIG = {
     "_name_or_path": "somebody/small-bert",
@@ -29,24 +33,24 @@ CONFIG = {
 }
 
 
-def weights(seed=0):
+def weights(seed=0, width=WIDTH, inner=INNER, words=WORDS_AND_SPECIAL):
     chance = np.random.default_rng(seed)
 
     def given(*shape):
         return chance.normal(size=shape).astype(np.float32)
 
     found = {
-        "embeddings.word_embeddings.weight": given(len(VOCABULARY), WIDTH),
-        "embeddings.position_embeddings.weight": given(POSITIONS, WIDTH),
-        "embeddings.token_type_embeddings.weight": given(2, WIDTH),
+        "embeddings.word_embeddings.weight": given(words, width),
+        "embeddings.position_embeddings.weight": given(POSITIONS, width),
+        "embeddings.token_type_embeddings.weight": given(2, width),
     }
-    sizes = {"embeddings.LayerNorm": (WIDTH,)}
+    sizes = {"embeddings.LayerNorm": (width,)}
     for layer in range(LAYERS):
         name = f"encoder.layer.{layer}"
-        sizes |= {f"{name}.attention.self.{part}": (WIDTH, WIDTH) for part in ("query", "key", "value")}
-        sizes |= {f"{name}.attention.output.dense": (WIDTH, WIDTH), f"{name}.attention.output.LayerNorm": (WIDTH,)}
-        sizes |= {f"{name}.intermediate.dense": (INNER, WIDTH), f"{name}.output.dense": (WIDTH, INNER)}
-        sizes[f"{name}.output.LayerNorm"] = (WIDTH,)
+        sizes |= {f"{name}.attention.self.{part}": (width, width) for part in ("query", "key", "value")}
+        sizes |= {f"{name}.attention.output.dense": (width, width), f"{name}.attention.output.LayerNorm": (width,)}
+        sizes |= {f"{name}.intermediate.dense": (inner, width), f"{name}.output.dense": (width, inner)}
+        sizes[f"{name}.output.LayerNorm"] = (width,)
     for name, size in sizes.items():
         found[f"{name}.weight"], found[f"{name}.bias"] = given(*size), given(size[0])
     return found
@@ -84,6 +88,24 @@ def _linear(weights, name, x):
 def _norm(weights, name, x):
     spread = np.sqrt(x.var(axis=-1, keepdims=True) + EPSILON)
     return (x - x.mean(axis=-1, keepdims=True)) / spread * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+
+def manifest(folder):
+    return TextManifest(
+        folder=folder,
+        name="small-bert",
+        model="model.onnx",
+        tokenizer="tokenizer.json",
+        max_tokens=MAX_TOKENS,
+        max_windows=2,
+        begin_ids=(2,),
+        end_id=3,
+        vocab_size=len(VOCABULARY),
+        unknown_id=1,
+        pad_id=0,
+        width=WIDTH,
+        labels=LABELS,
+    )
 
 
 def tokenizer():

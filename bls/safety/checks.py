@@ -17,6 +17,7 @@ from bls.safety.repetition import repeated_share
 from bls.safety.script import script_shares
 from bls.safety.settings import (
     ALLOW,
+    BUDGET_BYTES,
     MASK,
     OPEN,
     REFUSE,
@@ -237,7 +238,8 @@ def classifier(check: Any, turns: Turns, sources: Sources) -> Finding:
         sources.rests_until = sources.clock() + check.rest_seconds
         raise
     finding = _of_scores(check, scores)
-    if (sources.clock() - start) * 1000 > check.budget_ms:
+    parts = 1 + len(text.encode("utf-8", "surrogatepass")) // BUDGET_BYTES
+    if (sources.clock() - start) * 1000 > check.budget_ms * parts:
         sources.rests_until = sources.clock() + check.rest_seconds
         raise BudgetExceeded(f"{(sources.clock() - start) * 1000:.0f} ms", finding)
     return finding

@@ -18,6 +18,7 @@ ALLOW, MASK, ROUTE, REFUSE = "allow", "mask", "route", "refuse"
 OPEN, CLOSED = "open", "closed"
 DISGUISES = ("base64", "hex", "percent", "invisible")
 PERSONAL_KINDS = ("email", "phone", "cn_id", "bank_card", "api_key")
+BUDGET_BYTES = 500  # in UTF-8: some 125 tokens of any language, a window of the classifier
 
 
 class BadSetting(ValueError):
@@ -154,7 +155,8 @@ class PersonalData(Check):
 class Classifier(Check):
     """The classifier's labels, by the score from which on each counts. A label in neither has no effect.
 
-    An answer that comes after `budget_ms` still counts, but the next `rest_seconds` go without (fails open only).
+    `budget_ms` is for each BUDGET_BYTES of text begun. An answer that comes after it still counts, but the next
+    `rest_seconds` go without (fails open only).
     """
 
     on_failure: str = OPEN
@@ -162,7 +164,7 @@ class Classifier(Check):
     route_from: Mapping[str, float] = field(default_factory=dict)
     budget_ms: float = 50.0
     rest_seconds: float = 5.0
-    max_characters: int = 4000  # of the newest messages; a classifier reads no more than its first few hundred tokens
+    max_characters: int = 4000  # of the newest messages: about the 1,000 tokens that the classifier reads, in English
 
     def __post_init__(self) -> None:
         super().__post_init__()

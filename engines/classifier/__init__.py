@@ -1,1 +1,1 @@
-"""The text classifier: MiniLM-L6 as ONNX, and a linear head fitted to the example prompts of this folder."""
+"""The text classifier: multilingual-e5-small as ONNX, and a linear head fitted to the example prompts here."""

@@ -1,17 +1,21 @@
 """The example prompts: a file for each class, one prompt a line; empty lines and those that begin with # don't count.
 
-examples/ is what the head is fitted to, held_out/ what it is judged by.
+What stands before the first line such as [zh] is English, what follows it is in the language of that code. examples/ is
+what the head is fitted to, held_out/ what it is judged by; innocent.txt holds prompts that only sound like a risk.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-FITTED, HELD_OUT = FOLDER / "examples", FOLDER / "held_out"
+FITTED, HELD_OUT, INNOCENT = FOLDER / "examples", FOLDER / "held_out", FOLDER / "innocent.txt"
+ENGLISH = "en"
+_LANGUAGE = re.compile(r"\[([a-z]{2,3})\]")
 
 
 class BadExamples(ValueError):
@@ -20,10 +24,11 @@ class BadExamples(ValueError):
 
 @dataclass(frozen=True)
 class Examples:
-    """`classes` holds for each of `texts` the place of its class among the labels."""
+    """`classes` holds for each of `texts` the place of its class among the labels, `languages` its language's code."""
 
     texts: tuple[str, ...]
     classes: tuple[int, ...]
+    languages: tuple[str, ...]
 
 
 def load(folder: Path, labels: Sequence[str]) -> Examples:
@@ -31,24 +36,24 @@ def load(folder: Path, labels: Sequence[str]) -> Examples:
     unknown = sorted({file.stem for file in folder.glob("*.txt")} - set(labels))
     if unknown:
         raise BadExamples(f"{folder.name}/{unknown[0]}.txt belongs to no class; known: {', '.join(labels)}")
-    texts, classes = [], []
+    found: list[tuple[str, int, str]] = []
     for number, label in enumerate(labels):
-        prompts = _prompts(folder / f"{label}.txt")
-        texts += prompts
-        classes += [number] * len(prompts)
-    return Examples(tuple(texts), tuple(classes))
+        found += [(text, number, language) for text, language in prompts(folder / f"{label}.txt")]
+    texts, classes, languages = zip(*found, strict=True)
+    return Examples(texts, classes, languages)
 
 
-def digest(*folders: Path) -> str:
-    """Changes when an example does."""
+def digest(*places: Path) -> str:
+    """Changes when an example does, in a file or in a folder of them."""
     summary = hashlib.sha256()
-    for file in (file for folder in folders for file in sorted(folder.glob("*.txt"))):
+    for file in (file for place in places for file in (sorted(place.glob("*.txt")) if place.is_dir() else [place])):
         summary.update(hashlib.sha256(f"{file.parent.name}/{file.name}".encode()).digest())
         summary.update(hashlib.sha256(file.read_bytes()).digest())
     return summary.hexdigest()
 
 
-def _prompts(file: Path) -> list[str]:
+def prompts(file: Path) -> list[tuple[str, str]]:
+    """Each prompt of a file with its language. Raises BadExamples."""
     place = f"{file.parent.name}/{file.name}"
     try:
         lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
@@ -56,7 +61,12 @@ def _prompts(file: Path) -> list[str]:
         raise BadExamples(f"{place} is missing") from None
     except UnicodeDecodeError as error:
         raise BadExamples(f"{place} is not valid UTF-8 (byte {error.start})") from None
-    prompts = [line for line in lines if line and not line.startswith("#")]
-    if not prompts:
+    found, language = [], ENGLISH
+    for line in lines:
+        if heading := _LANGUAGE.fullmatch(line):
+            language = heading[1]
+        elif line and not line.startswith("#"):
+            found.append((line, language))
+    if not found:
         raise BadExamples(f"{place} holds no prompt")
-    return prompts
+    return found

@@ -17,13 +17,20 @@ CLASSIFIER = "classifier"
 
 @dataclass(frozen=True)
 class TextManifest:
-    """One built classifier. `max_tokens` counts [CLS] and [SEP]; `unknown_id` stands for a word without a token."""
+    """One built classifier, which reads a text in windows, `max_windows` at most.
+
+    `max_tokens` of each window count what all begin and end with: `begin_ids` and `end_id`. `unknown_id` stands for
+    what has no token.
+    """
 
     folder: Path
     name: str
     model: str
     tokenizer: str
     max_tokens: int
+    max_windows: int
+    begin_ids: tuple[int, ...]
+    end_id: int
     vocab_size: int
     unknown_id: int
     pad_id: int
@@ -44,12 +51,21 @@ class TextManifest:
         (self.folder / FILE_NAME).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
 
 
+def is_built(folder: Path) -> bool:
+    """Whether there is a classifier of today's form in `folder`."""
+    try:
+        load(folder)
+    except BadManifest:
+        return False
+    return True
+
+
 def load(folder: Path) -> TextManifest:
     """Reads folder/engine.json. Raises BadManifest."""
     file = folder / FILE_NAME
     try:
         fields: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        fields["labels"] = tuple(fields["labels"])
+        fields |= {name: tuple(fields[name]) for name in ("labels", "begin_ids")}
         return TextManifest(folder=folder, **fields)
     except FileNotFoundError:
         raise BadManifest(f"{file} is missing: run `python -m scripts.build_engines {folder.name}`") from None

@@ -76,8 +76,9 @@ class Classifier:
         lengths = [int(row.nonzero()[0].max(initial=-1)) + 1 for row in mask]
         if not all(lengths):
             return BadRequest("attention_mask leaves no token in a row")
-        if max(lengths) > self._manifest.max_tokens:
-            return BadRequest(f"input_ids has {max(lengths)} tokens; at most {self._manifest.max_tokens} are taken")
+        most = self._manifest.max_tokens * self._manifest.max_windows
+        if max(lengths) > most:
+            return BadRequest(f"input_ids has {max(lengths)} tokens; at most {most} are taken")
         return [(ids[row, :length], mask[row, :length]) for row, length in enumerate(lengths)]
 
 

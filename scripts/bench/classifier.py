@@ -5,13 +5,14 @@
 plain     no batching, 1 instance with as many threads as there are cores
 plain1    the same with 1 thread
 batched   as model_repository has it: dynamic batching, 2 instances of 1 thread each
-int8      batched, with the weights of all multiplications as eight-bit integers (dynamic quantisation)
+fp32      batched, with the weights of all multiplications in float32
+int8      batched, with these as eight-bit integers instead of four (dynamic quantisation)
 pipeline  batched, from raw text: text_pipeline_ensemble, texts of the same lengths
 
-"alone" is ONNX Runtime without Triton, on one thread: texts per second by batch size, the most that batching can give.
+"alone" is ONNX Runtime without Triton, on one thread: texts per second of CPU by batch size and kind of weights.
 "CPU ms" is what the server and its models spent on a request, which a busy machine changes less than the rates.
-Lengths are tokens of a text, [CLS] and [SEP] included; 0 is a mix of all lengths from 8 to 128, short ones most. Each
-client sends its next request when the last is answered. The last line of output is JSON.
+Lengths are tokens of a text, all included; 0 is a mix of all lengths from 8 to 128, short ones most. Each client sends
+its next request when the last is answered. The last line of output is JSON.
 """
 
 from __future__ import annotations
@@ -42,16 +43,17 @@ from scripts.bench.request_load import Load
 from scripts.host import processes
 from scripts.host.progress import Progress
 
-KINDS = ("plain", "plain1", "batched", "int8", "pipeline")
+KINDS = ("plain", "plain1", "batched", "fp32", "int8", "pipeline")
+WEIGHTS = {"int4": CLASSIFIER, "fp32": "fp32", "int8": "int8"}
 MIXED = 0
 ALONE_BATCHES = (1, 8, 32)
 ALONE_S = 0.5  # of CPU
 MIXED_LENGTHS = (8, 8, 8, 12, 12, 16, 16, 24, 24, 32, 48, 64, 96, 128)
 
 
-def alone(built: Path, length: int) -> dict[str, float]:
+def alone(folder: Path, length: int) -> dict[str, float]:
     """Texts of so many tokens that one thread computes in a second of CPU, by batch size."""
-    session = open_session(str(text_manifest.load(built / CLASSIFIER).model_path), threads=1)
+    session = open_session(str(text_manifest.load(folder).model_path), threads=1)
     found = {}
     for size in ALONE_BATCHES:
         feeds = {
@@ -89,10 +91,10 @@ class Kind:
 
     def _request(self, kind: str, length: int, chance: np.random.Generator) -> bytes:
         if kind == "pipeline":  # words of one token each
-            words = chance.choice(("time", "house", "water", "music", "people", "street", "green", "under"), length - 2)
+            words = chance.choice(("time", "house", "water", "music", "people", "street", "green", "under"), length - 5)
             tensors = {"text": strings(" ".join(words))}
             return request_load.request_bytes(self.host, self.model, tensors, ["labels", "scores", "embedding"])
-        ids = np.concatenate([[101], chance.integers(2000, 20000, length - 2), [102]]).reshape(1, length)
+        ids = chance.integers(2000, 20000, length).reshape(1, length)
         tensors = {"input_ids": ids.astype(np.int64), "attention_mask": np.ones((1, length), np.int64)}
         return request_load.request_bytes(self.host, self.model, tensors, ["logits", "embedding"])
 
@@ -159,10 +161,16 @@ def table(title: str, found: dict[str, Any], kinds: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def alone_text(found: dict[str, dict[str, float]]) -> str:
-    rates = {length: " / ".join(f"{rate:.0f}" for rate in by_size.values()) for length, by_size in found.items()}
+def alone_text(found: dict[str, dict[str, dict[str, float]]]) -> str:
     sizes = " / ".join(map(str, ALONE_BATCHES))
-    return f"texts per second in batches of {sizes}: " + ", ".join(f"{rates[n]} of {n} tokens" for n in rates)
+    kinds = []
+    for kind, by_length in found.items():
+        rates = [
+            f"{' / '.join(f'{rate:.0f}' for rate in by_size.values())} of {n} tokens"
+            for n, by_size in by_length.items()
+        ]
+        kinds.append(f"{kind}: {', '.join(rates)}")
+    return f"texts per second of CPU in batches of {sizes}: {'; '.join(kinds)}"
 
 
 def numbers(text: str) -> list[int]:
@@ -194,13 +202,16 @@ def main(arguments: Sequence[str]) -> int:
     result: dict[str, Any] = {"cores": cores, "rounds": options.rounds, "seconds": options.seconds}
     progress = Progress()
     with tempfile.TemporaryDirectory() as folder:
-        progress.step("models", "fp32 and int8")
+        progress.step("models", "in four bits, fp32 and int8")
         repository = make_repository(Path(folder), cores)
         result["int8"] = accuracies(Path(folder) / "engines" / "built")
         progress.done(", ".join(f"{name} {value:.4f}" for name, value in result["int8"].items()))
         progress.step("alone")
         lengths = [length for length in options.lengths if length != MIXED]
-        result["alone"] = {str(length): alone(Path(folder) / "engines" / "built", length) for length in lengths}
+        built = Path(folder) / "engines" / "built"
+        result["alone"] = {
+            kind: {str(length): alone(built / name, length) for length in lengths} for kind, name in WEIGHTS.items()
+        }
         progress.done(alone_text(result["alone"]))
         with running_server(Path(folder), repository) as server:
             for length in options.lengths:

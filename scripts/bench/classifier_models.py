@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 from bls import manifest
 from bls.contract import TEXT_CLASSIFIER, TEXT_PIPELINE, TEXT_TOKENIZER
 from bls.paths import ROOT
-from engines.classifier import build, evaluation, examples
+from engines.classifier import blocks, build, examples, nodes
 from engines.classifier import manifest as text_manifest
 from engines.classifier.labels import LABELS
 from engines.classifier.manifest import CLASSIFIER, TextManifest
@@ -30,8 +31,9 @@ def make_repository(folder: Path, cores: int) -> Path:
     shutil.copytree(manifest.built_folder(SOURCE, CLASSIFIER), folder / "engines" / "built" / CLASSIFIER)
     for kind, threads in (("plain", cores), ("plain1", 1)):
         _write(repository, kind, plain(_config(repository, kind), threads))
-    _write(repository, "int8", _config(repository, "int8"))
-    _make_int8(repository, folder / "engines" / "built")
+    for kind in ("fp32", "int8"):
+        _write(repository, kind, _config(repository, kind))
+    _make_others(repository, folder / "engines" / "built")
     return repository
 
 
@@ -52,12 +54,33 @@ def _write(repository: Path, kind: str, config: str) -> None:
     shutil.copy(repository / TEXT_CLASSIFIER / "1" / "model.py", repository / kind / "1")
 
 
-def _make_int8(repository: Path, built: Path) -> None:
-    """built/int8, and the model of that kind reads it."""
-    shutil.copytree(built / CLASSIFIER, built / "int8")
+def _make_others(repository: Path, built: Path) -> None:
+    """built/fp32 and built/int8, and the models of those kinds read them."""
+    shutil.copytree(built / CLASSIFIER, built / "fp32")
+    dequantise(text_manifest.load(built / "fp32"))
+    shutil.copytree(built / "fp32", built / "int8")
     quantise(text_manifest.load(built / "int8"), "model.int8.onnx").save()
-    model = repository / "int8" / "1" / "model.py"
-    model.write_text(model.read_text().replace("text_manifest.CLASSIFIER", '"int8"'))
+    for kind in ("fp32", "int8"):
+        model = repository / kind / "1" / "model.py"
+        model.write_text(model.read_text().replace("text_manifest.CLASSIFIER", f'"{kind}"'))
+
+
+def dequantise(given: TextManifest) -> None:
+    """Writes the model anew with its multiplications in float32, where they are in blocks of four bits."""
+    model = onnx.load(given.model_path)
+    constants = {each.name: each for each in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == nodes.MULTIPLY:
+            packed, scales = (onnx.numpy_helper.to_array(constants[name]) for name in node.input[1:3])
+            rows = len(packed)
+            exact = blocks.Blocks(packed.reshape(rows, -1), scales.reshape(rows, -1)).exact()
+            constants[node.input[1]].CopyFrom(onnx.numpy_helper.from_array(exact.T.copy(), node.input[1]))
+            node.op_type, node.domain = "MatMul", ""
+            model.graph.initializer.remove(constants[node.input[2]])
+            del node.input[2], node.attribute[:]
+    weights = given.folder / build.WEIGHTS
+    weights.unlink()
+    onnx.save(model, given.model_path, save_as_external_data=True, location=build.WEIGHTS, size_threshold=256)
 
 
 def quantise(given: TextManifest, name: str) -> TextManifest:
@@ -66,21 +89,28 @@ def quantise(given: TextManifest, name: str) -> TextManifest:
 
     logging.disable(logging.WARNING)  # its advice to prepare the model, which changes nothing here
     kind, range_of_avx2 = QuantType.QInt8, {"per_channel": True, "reduce_range": True}
+    untyped = {"DefaultTensorType": onnx.TensorProto.FLOAT}  # of what ONNX Runtime's own operators give
     quantize_dynamic(
-        given.model_path, given.folder / name, weight_type=kind, op_types_to_quantize=["MatMul"], **range_of_avx2
+        given.model_path,
+        given.folder / name,
+        weight_type=kind,
+        op_types_to_quantize=["MatMul"],
+        extra_options=untyped,
+        **range_of_avx2,
     )
     return replace(given, model=name)
 
 
 def accuracies(built: Path) -> dict[str, Any]:
-    """What int8 costs: held-out accuracy of both, and how near its embeddings are."""
+    """What each kind of weights costs: held-out accuracy, and how near its embeddings are to float32's."""
     held_out = examples.load(examples.HELD_OUT, LABELS)
-    found = {kind: build.embed(text_manifest.load(built / kind), held_out.texts) for kind in (CLASSIFIER, "int8")}
-    judged = {kind: evaluation.judge(LABELS, np.array(held_out.classes), found[kind]["logits"], 0) for kind in found}
-    cosines = (found[CLASSIFIER]["embedding"] * found["int8"]["embedding"]).sum(axis=1)
-    return {
-        "accuracy_fp32": judged[CLASSIFIER].accuracy,
-        "accuracy_int8": judged["int8"].accuracy,
-        "int8_cosine_min": float(cosines.min()),
-        "int8_cosine_mean": float(cosines.mean()),
+    kinds = {"int4": CLASSIFIER, "fp32": "fp32", "int8": "int8"}
+    found = {
+        kind: build.embed(text_manifest.load(built / folder), held_out.texts[::2]) for kind, folder in kinds.items()
     }
+    right = np.array(held_out.classes[::2])
+    accuracy = {f"accuracy_{kind}": float((each["logits"].argmax(1) == right).mean()) for kind, each in found.items()}
+    for kind in ("int4", "int8"):
+        cosines = (found["fp32"]["embedding"] * found[kind]["embedding"]).sum(axis=1)
+        accuracy[f"{kind}_cosine_min"] = float(cosines.min())
+    return accuracy

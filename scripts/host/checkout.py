@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bls.paths import ROOT
 from bls.tiers import tiers
+from engines.classifier import manifest as text_manifest
 from engines.classifier.manifest import CLASSIFIER
 
 LAYOUT = 1  # raised when what scripts/environment.py makes changes, so that old set-ups are made anew
@@ -69,8 +70,10 @@ class Checkout:
 
     def missing_engines(self) -> list[str]:
         built = self.root / "engines" / "built"
-        engines = (*tiers(self.root / "model_repository"), CLASSIFIER)
-        return [engine for engine in engines if not (built / engine / "engine.json").is_file()]
+        missing = [
+            tier for tier in tiers(self.root / "model_repository") if not (built / tier / "engine.json").is_file()
+        ]
+        return missing if text_manifest.is_built(built / CLASSIFIER) else [*missing, CLASSIFIER]
 
     def needs_words(self) -> bool:
         """Whether words/ or the code that compiles it has changed since it was compiled."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -35,11 +34,6 @@ def router_table(figure, streams, column):
     raise KeyError((figure, streams))
 
 
-def percent(share):
-    return f"{share:.1%}".rstrip("%")
-
-
-ACCURACY = json.loads((ROOT / "docs" / "benchmarks" / "classifier.json").read_text())["int8"]
 SAID = [
     (ROUTER_PROCESS_MB, r"(\d+) MB a router process", "docs/benchmarks.md"),
     (ROUTER_PROCESS_MB, r"A router process takes (\d+) MB", "README.md"),
@@ -55,11 +49,6 @@ SAID = [
     (DECISION_SECONDS, r"took longer than ([\d.]+) s", "scripts/diagnosis/rules_router.py"),
     (router_queue().max_queue_size, r"above (\d+) of one priority", "docs/docker.md"),
     (router_queue().default_timeout_microseconds / 1e6, r"lets a request wait for (\d+) s", "docs/serving.md"),
-    (percent(ACCURACY["accuracy_fp32"]), r"([\d.]+) ?%[^.|]{0,12} of 240 held-out", "docs/classifier.md"),
-    (percent(ACCURACY["accuracy_fp32"]), r"instead of ([\d.]+) ?%", "docs/classifier.md"),
-    (percent(ACCURACY["accuracy_fp32"]), r"instead of ([\d.]+) ?%", "docs/tuning.md"),
-    (percent(ACCURACY["accuracy_int8"]), r"([\d.]+) ?% instead of", "docs/classifier.md"),
-    (percent(ACCURACY["accuracy_int8"]), r"([\d.]+) ?% instead of", "docs/tuning.md"),
     (router_table("tokens/s", "8", RATIO), r"get ([\d.]+) of the bare engine's", "README.md"),
     (router_table("tokens/s", "32", RATIO), r"and 32 streams ([\d.]+)\.\n", "README.md"),
 ]

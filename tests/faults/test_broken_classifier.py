@@ -32,7 +32,7 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("file", "content", "failed"),
-    [("model.onnx", bytes(range(256)) * 4, TEXT_CLASSIFIER), ("tokenizer.json", b"{", TEXT_TOKENIZER)],
+    [("model.onnx", bytes(range(256)) * 4, TEXT_CLASSIFIER), ("tokenizer.model", b"{", TEXT_TOKENIZER)],
 )
 def test_the_server_starts_without_it_and_says_so(tmp_path, repository, file, content, failed):
     broken = tmp_path / "engines" / "built" / "classifier" / file

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from bls.paths import ROOT
+from engines.classifier.manifest import CLASSIFIER
 from scripts import environment
 from scripts.environment import Environment, SetupFailed
 from scripts.host.interruption import Interrupted
 from scripts.host.preflight import Refused
 from scripts.host.progress import Progress
+from tests import small_bert
 from tests.fakes import engine_folders
 
 
@@ -36,6 +38,8 @@ class FakeEnvironment(Environment):
             folder = self.root / "engines" / "built" / word
             folder.mkdir(parents=True)
             (folder / "engine.json").touch()
+            if word == CLASSIFIER:
+                small_bert.manifest(folder).save()
 
     def _place_backend(self, progress):
         environment._write(*self.stamp("complete"))

@@ -456,6 +456,13 @@ def test_a_budget_that_is_just_met_is_met(lists):
     assert outcomes(safety, 2) == ["clean", "clean"]
 
 
+def test_a_long_text_has_a_budget_for_each_of_its_parts(lists):
+    for text, outcome in [("x" * 499, "late"), ("x" * 500, "clean"), ("好" * 170, "clean"), ("x" * 999, "clean")]:
+        slow = SlowClassifier(0.1, {})
+        safety = SafetyBy(only(Classifier(budget_ms=50)), lists, slow, clock=slow.clock)
+        assert safety.judge(text).checks[0].outcome == outcome
+
+
 def test_a_failure_is_logged_once_a_minute_with_its_stack_the_first_time_and_never_the_prompt(lists, caplog):
     clock = SlowClassifier(0)
     finders = {**FINDERS, "script": raises(RuntimeError("broken"))}

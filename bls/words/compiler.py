@@ -131,7 +131,7 @@ def _spare_frequent_words(entries: _Entries, folded: Normaliser) -> None:
         if root == word_trie.AT_WORD_START and any(needs & BORDER for _, needs in entries.ends[symbols, root]):
             for word in frequent.with_more_accents(symbols, folded):
                 for form in spellings(word.text, folded) - denied:
-                    entries.ends[form, word_trie.ANYWHERE].add((ALLOW, 0))
+                    entries.ends[form, root].add((ALLOW, 0))
 
 
 def _forms(word: Word, category: Category, folded: Normaliser) -> Iterator[str]:
@@ -183,6 +183,7 @@ def _lexicon(manner: _Manner, entries: _Entries, treatments: list[Treatment], ar
     return {
         "separators": manner.separators,
         "repeats": manner.repeats,
+        "literal_signs": [alphabet.codes[sign] for sign in SIGNS_FOR_LETTERS if any(sign in word for word in words)],
         "spelt": _spelt(alphabet) if manner.digits else [],
         "first_cjk": alphabet.first_cjk,
         "joins": "".join(f"{joins:x}" for joins in alphabet.joins),
@@ -204,6 +205,7 @@ def _bits(ends: tuple[tuple[int, int], ...], treatments: list[Treatment]) -> int
         if number == ALLOW:
             bits |= word_trie.ALLOW_HERE
         else:
+            bits |= word_trie.DENY_HERE
             bits |= word_trie.HIDE_HERE if treatments[number].hides else 0
             bits |= word_trie.SPAN_HERE if treatments[number].spans else 0
     return bits

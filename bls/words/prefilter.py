@@ -15,10 +15,11 @@ import numpy.typing as npt
 
 from bls.words.candidates import BORDER, NUMBER, TAIL
 from bls.words.stream_filter import Hit, filter_text
-from bls.words.table import DOT, INVISIBLE, MARK, SEPARATOR, SEVERAL, SOFT, VOICED, Lexicon, WordTable
+from bls.words.table import ALLOW, DOT, INVISIBLE, MARK, SEPARATOR, SEVERAL, SOFT, VOICED, Lexicon, WordTable
 from bls.words.trie import (
     ANYWHERE,
     AT_WORD_START,
+    DENY_HERE,
     ENDING_SHIFT,
     FIRST_CODE,
     IS_MARK,
@@ -31,6 +32,7 @@ from bls.words.trie import (
 Int32 = npt.NDArray[np.int32]
 
 _ENDS = BORDER | TAIL | NUMBER
+_SIGN = 4  # beside the classes of letters: one that may stand for a letter
 _SKIPPED, _UNUSUAL, _UNSEEN = -1, -2, -3
 _TWO_PLANES = 0x20000  # with the emoji and mathematical letters; beyond are rare Chinese characters
 _BETWEEN = "\ue000"  # a private letter: no word holds it, so nothing matches from one text into the next
@@ -106,11 +108,10 @@ class _QuickLook:
         self._repeats = lexicon.repeats
         self._first_cjk = lexicon.first_cjk
         self._spelt = bool(lexicon.spelt)
-        self._classes = np.frombuffer(lexicon.classes, np.uint8)
         # Words that end only where no letter of the same class follows.
         self._ends_at_border = np.array(
             [
-                bool(ends) and all(needs & (BORDER | TAIL | NUMBER) == BORDER for _, needs in ends)
+                bool(ends) and all(needs & _ENDS == BORDER for category, needs in ends if category != ALLOW)
                 for ends in lexicon.endings
             ]
         )
@@ -119,12 +120,17 @@ class _QuickLook:
         codes = entries & 0xFFFF
         codes[entries & SOFT > 0] = np.where(codes[entries & SOFT > 0] >= FIRST_CODE, _UNUSUAL, _SKIPPED)
         codes[entries & (SEPARATOR | DOT) > 0] = _SKIPPED
+        signs = [code for code in lexicon.spelt if code > LAST_DIGIT and code not in lexicon.literal_signs]
+        is_sign = np.isin(entries & 0xFFFF, signs) & (entries & SOFT > 0)
+        codes[is_sign] = _SKIPPED
         codes[entries & (INVISIBLE | MARK) > 0] = _UNSEEN
         codes[entries & VOICED > 0] = _UNUSUAL
         several = entries & SEVERAL > 0
         codes[several] = _plain_codes(entries[several] & 0xFFFFF, _array(lexicon.several), lexicon.joins)
         codes[-1] = _UNUSUAL  # all that is beyond them
         self._codes = codes
+        self._traits = np.frombuffer(lexicon.classes, np.uint8)[np.maximum(codes, 0)] | np.where(is_sign, _SIGN, 0)
+        self._traits = self._traits.astype(np.uint8)
         size = len(lexicon.joins)
         self._anywhere, self._at_start = (self._children(root, size) for root in (ANYWHERE, AT_WORD_START))
 
@@ -137,14 +143,8 @@ class _QuickLook:
         if self._repeats and len(symbols) > 2:
             same = symbols[1:] == symbols[:-1]
             found.append(used[np.flatnonzero(same[1:] & same[:-1] & (symbols[2:] >= FIRST_CODE))])
-        # A digit behind a letter may stand for one, and one between two CJK letters for nothing.
-        if self._spelt:
-            digit = (symbols >= FIRST_CODE) & (symbols <= LAST_DIGIT)
-            cjk = symbols >= self._first_cjk
-            behind = digit[1:] & ((symbols[:-1] > LAST_DIGIT) & (symbols[:-1] < SPACE) | cjk[:-1])
-            found.append(used[1:][behind])
         # Where the character before is no letter of the same class: a word may start.
-        classes = self._classes[np.maximum(codes, 0)]
+        classes = self._traits.take(points, mode="clip")
         boundary = np.empty(len(codes), np.bool_)
         boundary[:1] = True
         np.not_equal(classes[1:], classes[:-1], out=boundary[1:])
@@ -152,6 +152,14 @@ class _QuickLook:
         separators = np.cumsum(codes == _SKIPPED, dtype=np.int32)[used]
         apart = separators[1:] > separators[:-1]
         latin = symbols < self._first_cjk
+        if self._spelt:
+            # A digit or sign behind a letter may stand for one, and a digit between two CJK letters for nothing.
+            digit = (symbols[1:] >= FIRST_CODE) & (symbols[1:] <= LAST_DIGIT) & ~apart
+            letter = (symbols[:-1] > LAST_DIGIT) & (symbols[:-1] < SPACE)
+            found.append(used[1:][digit & letter])
+            alone = digit[:-1] & ~latin[:-2] & ~latin[2:] & ~apart[1:]
+            found.append(used[1:-1][alone])
+            found.append(np.flatnonzero((classes[1:] == _SIGN) & (classes[:-1] > 0)) + 1)
         following = np.zeros(len(symbols) + 1, np.int32)
         np.multiply(symbols[1:], ~(apart & latin[1:] & latin[:-1]), out=following[1:-1])
         letters = classes[used]
@@ -175,7 +183,7 @@ class _QuickLook:
         while len(nodes):
             info = self._info[nodes]
             endings = info >> ENDING_SHIFT
-            ended = (endings > 0) & ~(joined[following] & self._ends_at_border[endings])
+            ended = (info & DENY_HERE > 0) & ~(joined[following] & self._ends_at_border[endings])
             ended |= info & (SPACE_CHILD | MARK_CHILD) > 0
             if ended.any():
                 found.append(at[ended])

@@ -121,6 +121,7 @@ class Lexicon:
     def __init__(self, header: Mapping[str, Any], arrays: Mapping[str, memoryview]) -> None:
         self.separators: bool = header["separators"]
         self.repeats: bool = header["repeats"]
+        self.literal_signs: list[int] = header["literal_signs"]  # of `spelt`, those that a word holds
         self.spelt: dict[int, list[int]] = dict(header["spelt"])
         self.first_cjk: int = header["first_cjk"]
         self.joins = bytes(int(joins, 16) for joins in header["joins"])  # of each code

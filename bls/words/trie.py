@@ -26,10 +26,11 @@ ALLOW_HERE, ALLOW_BELOW = 1, 2
 HIDE_HERE, HIDE_BELOW = 4, 8  # a word that is masked, replaced or terminates
 SPAN_HERE, SPAN_BELOW = 16, 32  # one of those whose text waits until the span is closed
 CJK_CHILD, CJK_HIDE = 64, 128  # a child by a CJK symbol; one that leads to a word that hides
-SPACE_CHILD, MARK_CHILD = 256, 512  # by a space or a dot; by a mark
-ENDING_SHIFT = 10
+SPACE_CHILD, MARK_CHILD = 256, 512  # by a space or a dot; by a mark, where a word leads over it that is no allow word
+DENY_HERE, DENY_BELOW = 1024, 2048  # a word that is no allow word
+ENDING_SHIFT = 12
 ENDS = 1 << ENDING_SHIFT  # from it on, a word ends at the node
-_HERE = ALLOW_HERE | HIDE_HERE | SPAN_HERE
+_HERE = ALLOW_HERE | HIDE_HERE | SPAN_HERE | DENY_HERE
 _MAX_TRIES = 256  # after so many collisions a node goes behind all others: the holes are filled by single children
 
 # Codes of symbols. The first stand for symbols of no word, by what they are beside one; then ASCII's letters and digits
@@ -147,7 +148,7 @@ def _info(edges: _Edges, endings: Int32, bits: Int32, alphabet: Alphabet) -> Int
         cjk = edges.codes[level] >= alphabet.first_cjk
         below |= np.where(cjk, CJK_CHILD, 0) | np.where(cjk & (below & HIDE_BELOW > 0), CJK_HIDE, 0)
         below |= np.where((edges.codes[level] == SPACE) | (edges.codes[level] == dot), SPACE_CHILD, 0)
-        below |= np.where(marks[edges.codes[level]], MARK_CHILD, 0)
+        below |= np.where(marks[edges.codes[level]] & (below & DENY_BELOW > 0), MARK_CHILD, 0)
         np.bitwise_or.at(info, edges.parents[level], below.astype(np.int32))
     return info
 

@@ -82,17 +82,47 @@ class TextScanner:
         return bool(self._suspects((text,)))
 
     def _suspects(self, texts: Sequence[str]) -> list[int]:
-        joined = _BETWEEN.join(texts) if len(texts) > 1 else texts[0]
-        points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
-        places = [look.places(points) for look in self._looks]
-        suspects: set[int] = set()
+        suspects, runs = self._found(texts)
         if self._table.pii:
             suspects.update(number for number, text in enumerate(texts) if may_be_personal(text))
-        if any(len(place) for place in places):
-            ends = np.cumsum([len(text) + 1 for text in texts])
-            for place in places:
-                suspects.update(np.searchsorted(ends, place, "right").tolist())
+        # A run of equal letters may stand for one or two of them: those texts are looked at again, all at once.
+        numbers: list[int] = []
+        variants: list[str] = []
+        for number in runs.keys() - suspects:
+            shorter = _without_run(texts[number], runs[number])
+            if shorter:
+                numbers += [number] * len(shorter)
+                variants += shorter
+            else:
+                suspects.add(number)
+        if variants:
+            found, more = self._found(variants)
+            suspects.update(numbers[place] for place in found | more.keys())
         return sorted(suspects)
+
+    def _found(self, texts: Sequence[str]) -> tuple[set[int], dict[int, list[int]]]:
+        """The texts that look like holding a word; and, of those with runs, where three equal letters begin."""
+        joined = _BETWEEN.join(texts) if len(texts) > 1 else texts[0]
+        points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+        ends = np.cumsum([len(text) + 1 for text in texts])
+        suspects: set[int] = set()
+        runs: dict[int, list[int]] = {}
+        for look in self._looks:
+            found, more = look.places(points)
+            suspects.update(np.searchsorted(ends, found, "right").tolist())
+            numbers = np.searchsorted(ends, more, "right").tolist()
+            for number, place in zip(numbers, more.tolist(), strict=True):
+                runs.setdefault(number, []).append(place - int(ends[number]) + len(texts[number]) + 1)
+        return suspects, runs
+
+
+def _without_run(text: str, places: list[int]) -> list[str]:
+    """A text with its run of equal letters as one and as two; nothing where it has several, or one in disguise."""
+    start, end = places[0], places[-1] + 3
+    run = text[start:end]
+    if len(places) != end - start - 2 or len(set(run.lower())) != 1:
+        return []
+    return [text[:start] + run[:size] + text[end:] for size in (1, 2)]
 
 
 def may_be_personal(text: str) -> bool:
@@ -134,15 +164,16 @@ class _QuickLook:
         size = len(lexicon.joins)
         self._anywhere, self._at_start = (self._children(root, size) for root in (ANYWHERE, AT_WORD_START))
 
-    def places(self, points: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
-        """Positions that look like a word, or can't be judged by a quick look."""
+    def places(self, points: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Positions that look like a word, or can't be judged by a quick look; and where three equal letters begin."""
         codes = self._codes.take(points, mode="clip")
         used = np.flatnonzero(codes >= 0)
         symbols = codes[used]
         found = [np.flatnonzero(codes == _UNUSUAL)]
+        runs = used[:0]
         if self._repeats and len(symbols) > 2:
             same = symbols[1:] == symbols[:-1]
-            found.append(used[np.flatnonzero(same[1:] & same[:-1] & (symbols[2:] >= FIRST_CODE))])
+            runs = used[np.flatnonzero(same[1:] & same[:-1] & (symbols[2:] >= FIRST_CODE))]
         # Where the character before is no letter of the same class: a word may start.
         classes = self._traits.take(points, mode="clip")
         boundary = np.empty(len(codes), np.bool_)
@@ -168,7 +199,7 @@ class _QuickLook:
         for nodes in (self._anywhere[symbols], self._at_start[symbols] * boundary[used]):
             at = np.flatnonzero(nodes)
             found.append(used[self._follow(following, joined, at, nodes[at])])
-        return np.concatenate(found)
+        return np.concatenate(found), runs
 
     def _follow(
         self, symbols: Int32, joined: npt.NDArray[np.bool_], at: npt.NDArray[np.int64], nodes: Int32

@@ -227,8 +227,8 @@ def test_the_command_fails_with_one_line(tmp_path, capsys):
 
 def test_the_command_knows_the_tiers(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        build_engines.main(["medium"], tmp_path)
-    assert "invalid choice: 'medium'" in capsys.readouterr().err
+        build_engines.main(["enormous"], tmp_path)
+    assert "invalid choice: 'enormous'" in capsys.readouterr().err
 
 
 def test_the_shipped_engines_folder_is_the_one_that_models_read():

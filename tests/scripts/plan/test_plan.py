@@ -10,16 +10,19 @@ import sys
 import pytest
 
 from bls.paths import MODEL_REPOSITORY
+from bls.tiers import tiers
 from engines.gpu_memory.sizes import GIB
 from scripts.plan import __main__ as plan
 from scripts.plan import check
 
 PAIR = ("--small", "model=Qwen2.5-1.5B", "max_seq_len=4096", "--large", "model=Qwen2.5-7B", "max_seq_len=8192")
+OTHERS = [tier for tier in tiers() if tier not in ("small", "large")]  # which you may have added
 
 
 def run(capsys, *arguments, repository=MODEL_REPOSITORY):
     """Exit status, standard output, standard error."""
-    status = plan.main(arguments, repository)
+    others = [word for tier in OTHERS for word in (f"--{tier}", "none")] if "--help" not in arguments else []
+    status = plan.main([*arguments, *others], repository)
     return status, *capsys.readouterr()
 
 
@@ -51,6 +54,7 @@ def test_the_lines_for_the_specs_make_the_same_plan_without_any_key(tmp_path, ca
     assert typed["specs_lines"][-1] == "# without max_input_len"
     specs_file = tmp_path / "specs.toml"
     lines = ["[small]", 'source="a==1"', "[large]", 'source="a==1"', f"[{typed['specs_table']}]", *typed["specs_lines"]]
+    lines += [f'[{tier}]\nsource="a==1"' for tier in OTHERS]
     specs_file.write_text("\n".join([*lines, ""]))
     (again,) = json.loads(run(capsys, *arguments, "--specs", str(specs_file))[1])["models"]
     assert again["specs_lines"] == []
@@ -260,7 +264,7 @@ def test_a_name_of_the_hub_says_how_the_model_was_saved(capsys, name, weights):
 
 
 def test_a_reader_that_leaves_early_is_no_error():
-    plan_command = f"{shlex.quote(sys.executable)} -m scripts.plan --gpu L40S | true; echo ${{PIPESTATUS[0]}}"
+    plan_command = f"{shlex.quote(sys.executable)} -m scripts.plan --gpu H200 | true; echo ${{PIPESTATUS[0]}}"
     ran = subprocess.run(["bash", "-c", plan_command], cwd=MODEL_REPOSITORY.parent, capture_output=True, text=True)
     assert (ran.stdout, ran.stderr) == ("0\n", "")
 

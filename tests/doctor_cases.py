@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bls import request_log
-from bls.contract import LARGE, PREPROCESSING, ROUTER, SMALL
+from bls.contract import PREPROCESSING, ROUTER
+from bls.tiers import engine_models
 from scripts.diagnosis.metrics_page import parse
 from scripts.diagnosis.rules import judge
 from scripts.diagnosis.sample import Counts, Machine, Observation, Sample
 
 GIB, MIB = 2**30, 2**20
-READY = dict.fromkeys((ROUTER, SMALL, LARGE, PREPROCESSING, "engine_control"), ("READY", ""))
+READY = dict.fromkeys((ROUTER, *engine_models(), PREPROCESSING, "engine_control"), ("READY", ""))
 MACHINE = Machine(4, 0.0, 16 * GIB, 8 * GIB, 1024 * MIB, 900 * MIB, 0, {})
 PENDING = 'nv_inference_pending_request_count{model="%s"}'
 IN_FLIGHT = request_log.IN_FLIGHT

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gateway import router_errors
 from gateway.ask import Piece
 from gateway.failures import Broken, Failure
@@ -24,6 +26,13 @@ ANTHROPIC = {
     "filtered": "refusal",
     "refused": "refusal",
 }
+
+
+def note_hidden(piece: Piece) -> None:
+    """A structured answer in which the word lists hid something may be no JSON any more, so it ends as filtered:
+    OpenAI's own clients then say so, where they would else fail at its text."""
+    if piece.route_info and msgspec.json.decode(piece.route_info).get("filtered_json"):
+        piece.finish = "filtered"
 
 
 def check(piece: Piece, refusals_are_errors: bool) -> None:

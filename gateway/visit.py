@@ -81,6 +81,8 @@ class Visit:
         pieces = self.gateway.generation.answers(asks, exchange.request_id, self.key.tenant, trace)
         try:
             async for index, piece in pieces:
+                if piece.finish:
+                    finish.note_hidden(piece)
                 self.tally.add(index, piece)
                 if not self.is_begun:
                     self.is_begun = True

@@ -24,6 +24,7 @@ from tests.server.echo_repository import ENDLESS, FAILS_FIRST, FAILS_LATER, SILE
 CONTEXT = 8192
 REFUSED_WORD = "bomb"  # a prompt that holds it is refused
 MODELS = ("llm_router", "preprocessing", "text_tokenizer", "text_pipeline_ensemble")
+HIDDEN_WORD = "secret"  # in a structured answer, the word lists hide it
 ROUTE = {"policy": "p1", "line": 7}
 
 
@@ -211,7 +212,9 @@ def _piece(text: str, tokens: int, finish: str, is_first: bool, values: dict[str
         words["finish_reason"] = finish
     if finish or is_first:
         model = "none" if finish == "refused" else "tensorrt_llm_small"
-        words |= {"model": model, "reason": "default", "words_version": "w1", "route_info": json.dumps(ROUTE)}
+        is_hidden = "guided_decoding_guide_type" in values and HIDDEN_WORD in _text(values)
+        hidden = {"filtered_json": True} if is_hidden else {}
+        words |= {"model": model, "reason": "default", "words_version": "w1", "route_info": json.dumps(ROUTE | hidden)}
     contents = {name: _counted(word) for name, word in words.items()}
     contents["num_output_tokens"] = struct.pack("<i", tokens)
     contents["num_input_tokens"] = struct.pack("<i", len(_text(values).split()))

@@ -198,3 +198,13 @@ def test_the_log_holds_no_text_and_no_key(gateway):
     gateway.post("/v1/chat/completions", {**CHAT, "messages": [{"role": "whispered", "content": "words"}]})
     assert "POST /v1/chat/completions status=200" in gateway.log
     assert "whispered" not in gateway.log and "lr-very-secret" not in gateway.log
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("prompt", "ends"), [("a secret thing", "content_filter"), ("a thing", "stop")])
+def test_a_structured_answer_in_which_something_was_hidden_ends_as_content_filter(gateway, prompt, ends, stream):
+    reply = gateway.chat(prompt, response_format={"type": "json_object"}, stream=stream)
+    choices = (
+        [choice for event in reply.events[:-1] for choice in event["choices"]] if stream else reply.json["choices"]
+    )
+    assert choices[-1]["finish_reason"] == ends

@@ -78,7 +78,7 @@ def test_streams_taken_slowly_or_left_let_the_router_unload_and_a_request_waits_
 def test_the_stress_test_counts_what_was_answered_and_what_failed(echoes, tmp_path, capsys):
     mix = tmp_path / "mix.jsonl"
     mix.write_text(json.dumps({"text": TEXT, "max_tokens": 50}))
-    assert stress.main([f"--url={echoes.grpc_url}", "--requests=60", "--rate=200", f"--mix={mix}"]) == 0
+    assert stress.main([f"--url={echoes.grpc_url}", "--requests=60", "--rate=200", f"--mix={mix}", "--raw"]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (found["answered"], found["errors"], found["good"]) == (60, {}, 60)
     assert found["tokens_per_second"] * found["seconds"] == pytest.approx(60 * 5, rel=0.01)

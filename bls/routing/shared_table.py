@@ -15,6 +15,7 @@ import mmap
 import os
 import struct
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -67,6 +68,8 @@ class SharedTable:
         self.path = path
         self._threads = threading.Lock()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) if path else os.memfd_create("table")
+        self._closing = weakref.finalize(self, os.close, self._file)
+        self._closing.atexit = False
         try:
             with self._locked(_SETUP_LOCK):
                 if os.fstat(self._file).st_size != SIZE:
@@ -78,7 +81,7 @@ class SharedTable:
                 self._map = mmap.mmap(self._file, SIZE)
                 self.row = self._take_row()
         except BaseException:
-            os.close(self._file)
+            self._closing()
             raise
         self.shared = memoryview(self._map)[_SHARED_AT : _SHARED_AT + MODELS * SHARED * 8].cast("d")
         row_at = _ROWS_AT + self.row * MODELS * ROW_NUMBERS * 8
@@ -98,7 +101,7 @@ class SharedTable:
         # By name: the map, which lives as long as an array that looks at it, keeps a copy of the descriptor.
         for byte in (self.row, *range(_PROBE_LOCKS, CHECK_LOCK + 1)):
             self._set_lock(byte, fcntl.F_UNLCK)
-        os.close(self._file)
+        self._closing()
 
     def look(self) -> None:
         """Finds which processes live: a system call for each row that was ever taken."""

@@ -37,6 +37,7 @@ png jpg jpeg gif svg webp bmp ico pdf js ts jsx tsx css scss html htm json yaml 
 """.split()  # noqa: SIM905
 )  # endings of files, none of which is a domain's
 _LEAST_DIFFERENT = 4  # characters of a key: a row of x in a manual has one
+_DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+([a-z]{2,24})(?![a-z0-9])", re.I | re.A)
 _ADDRESS_CHARACTERS = re.compile(r"[A-Za-z0-9._%+\-]*\Z")
 _SERVICE_NAMES = frozenset(("git", "hg", "svn"))  # git@host is a login that everybody has
 
@@ -110,11 +111,12 @@ def _plan(code: str) -> re.Pattern[str]:
 def email(text: str, before: str) -> int:
     """An address with a domain's labels, not a file such as icon@2x.png or a login such as git@host."""
     local, _, domain = text.rpartition("@")
-    labels = domain.lower().split(".")
-    if not all(label and label[0] != "-" and label[-1] != "-" for label in labels) or ".." in local:
+    found = _DOMAIN.match(domain)  # not all of it, where an ellipsis follows
+    if found is None or ".." in local:
         return 0
     whole_local = _ADDRESS_CHARACTERS.search(before)[0] + local  # type: ignore[index]  # it matches nothing too
-    return 0 if labels[-1] in _FILES or whole_local in _SERVICE_NAMES else len(text)
+    is_none = found[1].lower() in _FILES or whole_local in _SERVICE_NAMES
+    return 0 if is_none else len(local) + len("@") + found.end()
 
 
 def api_key(text: str, before: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import select
+import selectors
 import signal
 import subprocess
 import time
@@ -42,15 +42,17 @@ def lines(child: subprocess.Popen[bytes], tick_s: float) -> Iterator[str | None]
     """Yields each line that `child` prints, and None every `tick_s` without one; ends when the child has ended."""
     assert child.stdout is not None
     descriptor, pending = child.stdout.fileno(), b""
-    while True:
-        if not select.select([descriptor], [], [], tick_s)[0]:
-            yield None
-            continue
-        read = os.read(descriptor, 65536)
-        *whole, pending = (pending + read).replace(b"\r", b"\n").split(b"\n")
-        yield from (line.decode(errors="replace") for line in whole)
-        if not read:
-            break
+    with selectors.DefaultSelector() as selector:  # select() knows no descriptors from 1,024 on
+        selector.register(descriptor, selectors.EVENT_READ)
+        while True:
+            if not selector.select(tick_s):
+                yield None
+                continue
+            read = os.read(descriptor, 65536)
+            *whole, pending = (pending + read).replace(b"\r", b"\n").split(b"\n")
+            yield from (line.decode(errors="replace") for line in whole)
+            if not read:
+                break
     if pending:
         yield pending.decode(errors="replace")
     child.wait()

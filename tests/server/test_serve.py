@@ -152,7 +152,7 @@ def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path, reposi
     ("flag", "said"),
     [
         ("--rate-limit=on", "--rate-limit: invalid argument for --rate-limit"),
-        ("--rate-limiter=on", "unrecognized option '--rate-limiter=on'"),
+        ("--rate-limits=on", "unrecognized option '--rate-limits=on'"),
     ],
 )
 def test_what_tritonserver_refuses_is_said_in_its_own_words(tmp_path, repository, flag, said):

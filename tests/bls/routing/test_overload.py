@@ -39,8 +39,7 @@ class Server:
     current = POLICY
 
     def occupy(self, model, count):
-        for _ in range(count):
-            self.others.pop().begin(model, POLICY.settings)
+        self.attempts = [self.others.pop().begin(model, POLICY.settings) for _ in range(count)]
 
     def answer(self, **values):
         return list(self.router.answer(request(stream=True, **values), patient_watch()))[-1]

@@ -105,12 +105,14 @@ def test_what_is_found_does_not_depend_on_how_the_text_is_cut(text, where):
 @given(st.lists(st.one_of(st.text("0138 -a.@b", max_size=6), st.sampled_from(FRAGMENTS)), max_size=5).map("".join))
 def test_addresses_and_mobile_numbers_are_those_of_a_plain_search(text):
     """Another way to write two of the kinds, over the whole text."""
-    email = re.compile(r"[a-z0-9][a-z0-9._%+-]{0,63}@[a-z0-9][a-z0-9.-]{0,252}\.[a-z]{2,24}(?![a-z0-9])", re.I | re.A)
+    local, label = r"[a-z0-9](?:[a-z0-9_%+-]|\.(?!\.)){0,63}", r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+    email = re.compile(rf"{local}@(?:{label}\.)+[a-z]{{2,24}}(?![a-z0-9])", re.I | re.A)
     found = found_in(list(text))
     visible = text.replace("\u200b", "")
     if visible == text:
         assert [(s, e) for kind, s, e in found if kind == "email"] == [m.span() for m in email.finditer(text)]
-        mobile = re.compile(r"(?<![0-9A-Za-z+])(?:(?:\+|00)86[ -]?)?1[3-9]\d[ -]?\d{4}[ -]?\d{4}(?![0-9A-Za-z])")
+        number = r"(?:(?:\+|00)86[ -]?)?1[3-9]\d[ -]?\d{4}[ -]?\d{4}"
+        mobile = re.compile(rf"(?<![0-9A-Za-z+])(?<![0-9]\.){number}(?![0-9A-Za-z])")  # not behind a decimal point
         phones = {at for kind, s, e in found if kind == "phone" for at in range(s, e)}
         for match in mobile.finditer(text):
             assert phones & set(range(*match.span()))
@@ -229,3 +231,8 @@ def test_nearly_all_numbers_of_standards_are_told_from_other_numbers():
 def test_a_number_is_a_phone_only_where_it_is_written_like_one(text, phones):
     for pieces in ([text], list(text)):
         assert [text[start:end] for kind, start, end in found_in(pieces) if kind == "phone"] == phones
+
+
+@pytest.mark.parametrize("behind", ["", "...", "...thanks", "..x@y", ".-a", ". Thanks", ".-"])
+def test_an_address_is_found_whatever_dots_follow_it(behind):
+    assert ("email", 8, 21) in found_in([f"Mail to a@example.org{behind}"])

@@ -149,6 +149,8 @@ def test_an_engine_that_is_killed_ends_its_streams_and_comes_back(server: Server
     eventually(lambda: is_back(server))
 
 
+@pytest.mark.slow  # 30 grammars, some of which may take 20 s of CPU behind everything else
+@pytest.mark.timeout(900)
 def test_grammars_that_nobody_could_compile_are_refused_and_streams_go_on(server: Server) -> None:
     eventually(lambda: is_back(server))
     worker = worker_of(server)

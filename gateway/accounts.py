@@ -6,7 +6,6 @@ guards them, which the kernel takes away from a process that dies.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import mmap
 import os
@@ -16,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from gateway.file_lock import locked
 from gateway.ledger import MONTHS_KEPT, Spent, Sum
 
 MINUTE = 60.0
@@ -84,7 +84,7 @@ class SharedAccounts:
     @contextmanager
     def of(self, name: str) -> Iterator[Account]:
         digest = hashlib.sha256(name.encode()).digest()[:_DIGEST]
-        with self._locked():
+        with locked(self._file):
             place = self._place(digest) + _DIGEST
             running = list(_RUNNING.unpack_from(self._memory, place + _VALUES.size))
             account = _unpacked(_VALUES.unpack_from(self._memory, place))
@@ -97,17 +97,9 @@ class SharedAccounts:
 
     def forget(self, worker: int) -> None:
         """That worker is gone, and its answers with it."""
-        with self._locked():
+        with locked(self._file):
             for place in range(_DIGEST + _VALUES.size, len(self._memory), _SLOT):
                 struct.pack_into("<i", self._memory, place + 4 * worker, 0)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        fcntl.lockf(self._file, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _place(self, digest: bytes) -> int:
         """Where that account's slot begins; it is taken if it is new."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from gateway.accounts import MAX_WORKERS, Accounts, OwnAccounts, SharedAccounts
+from gateway.file_lock import locked
 
 _PAGE = 1 << 20  # bytes of one worker's counters, which take memory as far as they are used
 _LENGTH = 4
@@ -28,26 +26,18 @@ class Pages:
         """What doesn't fit is left out: the last that did stays."""
         if len(content) > _PAGE - _LENGTH:
             return
-        with self._locked():
+        with locked(self._file):
             at = worker * _PAGE
             self._memory[at : at + _LENGTH + len(content)] = len(content).to_bytes(_LENGTH, "little") + content
 
     def get(self, worker: int) -> bytes:
         """Nothing where it has put nothing yet."""
-        with self._locked():
+        with locked(self._file):
             at = worker * _PAGE + _LENGTH
             return self._memory[at : at + int.from_bytes(self._memory[at - _LENGTH : at], "little")]
 
     def others(self, worker: int) -> list[bytes]:
         return [page for each in range(self._workers) if each != worker and (page := self.get(each))]
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        fcntl.lockf(self._file, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.lockf(self._file, fcntl.LOCK_UN)
 
 
 @dataclass

@@ -7,11 +7,14 @@ backend, leaves none, and counts as living.
 
 from __future__ import annotations
 
+import mmap
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from bls.routing import server_files
+
+_mapped: dict[str, mmap.mmap] = {}  # by model, what this process has announced
 
 
 @dataclass(frozen=True)
@@ -27,11 +30,17 @@ class EngineProcess:
 
 
 def announce(model: str) -> None:
-    """This process serves `model` from now on; the newest one gets its requests."""
+    """This process serves `model` from now on; the newest one gets its requests.
+
+    It keeps the file mapped: one that no process maps is taken for a dead server's, by scripts/host/shared_memory.py,
+    when another server starts on the machine.
+    """
     file = server_files.path(f"engine_{model}")
     draft = file.with_name(f"{file.name}.{os.getpid()}")
     draft.touch(mode=0o600)
     draft.write_text(f"{os.getpid()} {_started(os.getpid())}")
+    with draft.open("rb") as written:
+        _mapped[model] = mmap.mmap(written.fileno(), 0, access=mmap.ACCESS_READ)
     draft.replace(file)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 from bls import engine_process
 from bls.paths import ROOT
 from bls.routing import server_files
+from scripts.host import shared_memory
 
 PREFIX = "llm_router_shm_1_ab_"
 
@@ -17,8 +19,19 @@ PREFIX = "llm_router_shm_1_ab_"
 @pytest.fixture
 def announcing(monkeypatch, tmp_path):
     """Starts a process that serves `model`; its handle, once it has said so."""
-    monkeypatch.setattr(server_files, "SHARED_MEMORY", tmp_path)
-    monkeypatch.setenv(server_files.PREFIX_VARIABLE, PREFIX)
+    yield from _announcing(monkeypatch, tmp_path, PREFIX)
+
+
+@pytest.fixture
+def announcing_in_shared_memory(monkeypatch):
+    prefix = shared_memory.new_prefix()
+    yield from _announcing(monkeypatch, shared_memory.FOLDER, prefix)
+    shared_memory.remove(prefix)
+
+
+def _announcing(monkeypatch, folder, prefix):
+    monkeypatch.setattr(server_files, "SHARED_MEMORY", folder)
+    monkeypatch.setenv(server_files.PREFIX_VARIABLE, prefix)
     started = []
 
     def start(model: str) -> subprocess.Popen[str]:
@@ -26,7 +39,8 @@ def announcing(monkeypatch, tmp_path):
 import pathlib, time
 from bls import engine_process
 from bls.routing import server_files
-server_files.SHARED_MEMORY = pathlib.Path({str(tmp_path)!r})
+from scripts.host import shared_memory
+server_files.SHARED_MEMORY = pathlib.Path({str(folder)!r})
 engine_process.announce({model!r})
 print("done", flush=True)
 time.sleep(600)
@@ -72,3 +86,18 @@ def test_a_process_that_has_ended_and_is_not_waited_for_is_gone(announcing):
 def test_a_number_that_another_process_has_now_is_not_the_engines(announcing):
     process = announcing("tensorrt_llm_small")
     assert engine_process.EngineProcess(process.pid, "1").is_gone
+
+
+def test_another_server_that_starts_on_the_machine_leaves_what_a_living_process_has_announced(
+    announcing_in_shared_memory,
+):
+    process = announcing_in_shared_memory("tensorrt_llm_small")
+    file = server_files.path("engine_tensorrt_llm_small")
+    os.utime(file, (0, 0))  # announced long ago
+    shared_memory.remove_stale()
+    found = engine_process.of("tensorrt_llm_small")
+    assert found is not None and found.pid == process.pid
+    process.kill()
+    process.wait()
+    shared_memory.remove_stale()
+    assert not file.exists()

@@ -15,15 +15,17 @@ import pytest
 
 from bls.contract import SMALL
 from scripts.host import processes
+from scripts.server import model_folders
 from tests.faults import victims
 from tests.faults.load import Load
-from tests.server.serving import Server, running_server
+from tests.server.serving import ROOT, Server, running_server
 from tests.server.supervised import says, stubs
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(600)]
 
 WHOLE = "model llm_router is whole again"
+ROUTERS = model_folders.instances((ROOT / "model_repository/llm_router/config.pbtxt").read_text())
 DEAD = "is not healthy"  # what a request hears that met the dead process itself
 
 
@@ -31,6 +33,12 @@ DEAD = "is not healthy"  # what a request hears that met the dead process itself
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with running_server(tmp_path_factory.mktemp("faults")) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_about_to_end(server: Server) -> None:
+    """Those that a repair replaced end later, a second each: none of them is to be taken for one that serves."""
+    assert eventually(lambda: len(stubs(server, "llm_router")) == ROUTERS, 120)
 
 
 def ask(server: Server) -> str:

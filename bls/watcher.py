@@ -20,6 +20,8 @@ GONE = "gone"  # What `give_up` hears of an engine whose process died.
 _LOOKS_WITH_A_TOKEN, _LOOKS_WITHOUT = 2, 12
 
 POLL_SECONDS = 0.25  # A look is a round trip to the server, by each of 32 processes; a late one costs a few tokens.
+_FLOWING_SECONDS = 0.2  # The router's own thread looks instead, with the first response after so long,
+_STALLED_SECONDS = 0.5  # and while it does, the watcher sleeps; of an engine that falls silent it hears after this.
 GRACE_SECONDS = 5.0  # After a stop, before an engine that does not end its stream is given up.
 
 
@@ -40,7 +42,8 @@ class Watch:
         self._late = threading.Lock()  # A token that comes in the moment when it is too late is either or, for both.
         self._is_cancelled = is_cancelled
         self._give_up = give_up
-        self._next_look = time.monotonic() + POLL_SECONDS
+        self._looked = time.monotonic()
+        self._is_flowing = False  # It was the router's own thread that looked last.
         self._ended_at = 0.0
         self._stopping: threading.Thread | None = None
         self._is_gone: Callable[[], bool] = lambda: False
@@ -50,8 +53,7 @@ class Watch:
 
     def look(self) -> str | None:
         """Asks now; the first answer stands."""
-        now = time.monotonic()
-        self._next_look = now + POLL_SECONDS
+        now = self._looked = time.monotonic()
         if self.outcome is None:
             if now >= self.deadline:
                 self.outcome = TIMEOUT
@@ -79,20 +81,25 @@ class Watch:
 
     def look_when_due(self) -> str | None:
         """The same for the router's own thread, which is awake with each token and spares the watcher's waking up."""
-        return self.look() if time.monotonic() >= self._next_look else self.outcome
+        if time.monotonic() - self._looked < _FLOWING_SECONDS:
+            return self.outcome
+        self._is_flowing = True
+        return self.look()
 
     def seconds_to_next_look(self) -> float:
+        """Of the watcher."""
         now = time.monotonic()
         if self.outcome is not None:
-            return max(0.0, self._next_look - now)
+            return max(0.0, self._looked + POLL_SECONDS - now)
         first_token_by = self._first_token_by
-        until = [self._next_look, self.deadline]
+        until = [self._looked + (_STALLED_SECONDS if self._is_flowing else POLL_SECONDS), self.deadline]
         if first_token_by is not None and not self.is_late:
             until.append(first_token_by)
         return max(0.0, min(until) - now)
 
     def enforce(self) -> None:
         """Looks, and stops the engine of a request that has ended: again each time, as a stop may come too early."""
+        self._is_flowing = False
         outcome = self.look()
         if self._has_lost_its_engine():
             self._give_up(GONE)

@@ -24,6 +24,27 @@ def test_a_client_that_stays_within_its_time_has_no_outcome():
     assert 0 < watch.seconds_to_next_look() <= watcher.POLL_SECONDS
 
 
+def test_while_the_routers_own_thread_looks_the_watcher_sleeps_longer_and_of_a_silent_engine_it_hears_as_ever():
+    watch = Watch(lambda: False, 1000.0, ignore)
+    watch._looked -= 1
+    assert watch.seconds_to_next_look() == 0.0
+    assert watch.look_when_due() is None
+    assert watcher.POLL_SECONDS < watch.seconds_to_next_look() <= watcher._STALLED_SECONDS
+    watch.enforce()
+    assert 0 < watch.seconds_to_next_look() <= watcher.POLL_SECONDS
+
+
+def test_the_routers_own_thread_sees_a_client_that_left_and_then_the_watcher_looks_as_ever():
+    left = []
+    watch = Watch(lambda: bool(left), 1000.0, ignore)
+    assert watch.look_when_due() is None
+    left.append(1)
+    assert watch.look_when_due() is None, "it has just looked"
+    watch._looked -= 1
+    assert watch.look_when_due() == "cancelled"
+    assert watch.seconds_to_next_look() <= watcher.POLL_SECONDS
+
+
 def test_a_passed_deadline_is_a_timeout_and_stays_one():
     watch = Watch(lambda: True, 0.0, ignore)
     assert watch.look() == watch.look() == "timeout"

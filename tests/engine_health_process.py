@@ -46,6 +46,7 @@ class Process:
         return number is not None
 
     def state(self):
+        self.table.look()
         self.health.refresh(SETTINGS)
         state: State = self.health.state(SETTINGS)
         return {model: asdict(tier) for model, tier in state.tiers.items()}

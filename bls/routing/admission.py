@@ -68,7 +68,7 @@ class Admission:
     def arrive(self, settings: Settings, characters: int, priority: int) -> None:
         """Lets a request of so many characters in. Raises Overloaded if no engine can take it in time."""
         if self._clock() - self._looked > _LOOK_SECONDS:
-            self._table.look()
+            self._table.look_lately()
             self._looked = self._clock()
         if self._places.free:
             self._check_places(settings, priority)

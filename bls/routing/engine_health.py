@@ -47,15 +47,14 @@ class EngineHealth:
         self._table = table
         self._clock = clock
         self._waiting = Waiting(table, clock)
-        self._refreshed = -2 * STALE_SECONDS
+        self._refreshed = -STALE_SECONDS - 1
         self._recent: dict[str, tuple[float | None, float]] = {}  # first token seconds and error rate by model
-        self.used_at = clock()
 
     def state(self, settings: Settings) -> State:
         """Of the policy's models."""
-        now = self.used_at = self._clock()
+        now = self._clock()
         models = settings.models
-        if now - self._refreshed > 2 * STALE_SECONDS or any(model not in self._recent for model in models):
+        if now - self._refreshed > STALE_SECONDS or any(model not in self._recent for model in models):
             self.refresh(settings)
         in_flight = self._table.in_flight[self._table.alive].sum(axis=0).tolist()
         tiers = {}
@@ -65,9 +64,9 @@ class EngineHealth:
         return State(tiers)
 
     def refresh(self, settings: Settings) -> None:
-        """Looks for dead processes and sums what the living ones counted: for a thread, once in STALE_SECONDS."""
+        """Looks for dead processes and sums what the living ones counted."""
         now = self._clock()
-        self._table.look()
+        self._table.look_lately()
         recent = {}
         for model in settings.models:
             counts = self._counts(self._table.slot(model), now - settings.breaker_window_seconds)

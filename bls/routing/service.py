@@ -62,7 +62,7 @@ class PolicyService:
         shadow = ShadowPolicy(path.parent, verdicts)
         log = files / "logs" / "decisions.jsonl"
         self.routing = Routing(policies, health, TimeLimit(), log, shadow, Admission(table, instances))
-        self._thread = PolicyThread(policies, health, shadow, _InForce(metrics).show)
+        self._thread = PolicyThread(policies, shadow, _InForce(metrics).show)
 
     def close(self) -> None:
         self._thread.close()

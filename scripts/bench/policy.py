@@ -161,7 +161,7 @@ def follow(file: Path, table: Path) -> None:
     shared = SharedTable(table)
     verdicts = Verdicts(shared)
     policies = Policies(file, verdicts)
-    policy_thread = PolicyThread(policies, EngineHealth(shared), ShadowPolicy(file.parent, verdicts))
+    policy_thread = PolicyThread(policies, ShadowPolicy(file.parent, verdicts))
     seen: Policy | None = None
     os.set_blocking(sys.stdin.fileno(), False)
     while _is_open():

@@ -149,6 +149,22 @@ def test_a_killed_process_counts_no_more_and_its_row_is_taken_again(path):
             assert processes[2].state()[LARGE]["in_flight"] == 3
 
 
+def test_processes_take_each_others_word_for_who_lives_and_ask_the_kernel_again_after_half_a_second(path, monkeypatch):
+    tables = [SharedTable(path) for _ in range(3)]
+    tables[0].look()
+    late = SharedTable(path)
+    gone = tables.pop()
+    gone.close()
+    for table in (*tables, late):
+        table.look_lately()
+    assert [row in tables[1].alive for row in (tables[0].row, tables[1].row, gone.row)] == [True] * 3
+    assert late.row in late.alive, "though nobody has looked since it came"
+    monkeypatch.setattr(shared_table, "LATELY_SECONDS", 0.0)
+    for table in (*tables, late):
+        table.look_lately()
+        assert table.alive.tolist() == sorted([*(each.row for each in tables), late.row])
+
+
 def test_rates_and_times_are_those_of_the_window(path):
     process = Process(path)
     for now, outcome in ((10, "failed"), (50, "worked"), (51, "worked"), (52, "failed"), (53, "failed")):

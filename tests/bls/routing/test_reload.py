@@ -209,7 +209,7 @@ def test_verdicts_that_a_killed_process_left_half_written_are_found_again(folder
 def test_the_policy_thread_takes_a_file_while_requests_are_decided(folder):
     policies = folder.policies(check=check_apart)
     health = EngineHealth(SharedTable(folder.file.parent / "table"))
-    policy_thread = PolicyThread(policies, health, ShadowPolicy(SHIPPED.parent, Verdicts(SharedTable(None))))
+    policy_thread = PolicyThread(policies, ShadowPolicy(SHIPPED.parent, Verdicts(SharedTable(None))))
     prompt = policies.current.settings.examples[0].prompt
     try:
         folder.save(numbered(7))

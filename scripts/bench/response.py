@@ -77,15 +77,24 @@ class NoMetrics:
     def observe(self, name: str, value: float, **labels: str) -> None: ...
 
 
-def measured(streams: int, responses: int, tokens: int, is_cold: bool) -> list[float]:
-    swept = np.zeros(SWEPT_BYTES, dtype=np.uint8) if is_cold else None
+def swept_memory() -> Any:
+    """What to add 1 to, so that all caches are cold."""
+    return np.zeros(SWEPT_BYTES, dtype=np.uint8)
+
+
+def prompt_and_answer(tokens: int) -> tuple[str, list[int], list[int]]:
+    """A prompt, its ids, and so many ids of an answer."""
     tokenizer = tokenizer_files.load(manifest.load(manifest.built_folder(MODEL_REPOSITORY, "small")))
     lines = [line for line in SENTENCES.read_text("utf-8").split("\n") if line.isascii() and line[:1].isalpha()]
-    ids = tokenizer.encode(" ".join(lines), False)[: responses * tokens]
-    replay = Replay(tokenizer.encode(lines[0], False), ids, tokens, swept)
+    return lines[0], list(tokenizer.encode(lines[0], False)), list(tokenizer.encode(" ".join(lines), False)[:tokens])
+
+
+def measured(streams: int, responses: int, tokens: int, is_cold: bool) -> list[float]:
+    prompt, prompt_ids, ids = prompt_and_answer(responses * tokens)
+    replay = Replay(prompt_ids, ids, tokens, swept_memory() if is_cold else None)
     words = words_beside(MODEL_REPOSITORY)
     router = Router(replay, EngineFiles(MODEL_REPOSITORY, replay), NoMetrics(), words, PromptSafety(words))
-    inputs = {"text_input": strings(lines[0]), "max_tokens": int32(len(ids) + 1), "stream": boolean(True)}
+    inputs = {"text_input": strings(prompt), "max_tokens": int32(len(ids) + 1), "stream": boolean(True)}
     for _ in range(streams):
         request = parse(inputs, {}, OUTPUTS)
         made = PieceTensors(request.outputs)

@@ -36,7 +36,6 @@ from bls.words.stream_filter import WordFilter
 from bls.words.table import NewestTable
 
 _TAIL_IDS = 16  # of a prompt, that show whether it ends in <think>
-_USUAL_OUTPUTS = 2  # of an engine's response: output_ids and sequence_length
 
 
 @dataclass(frozen=True)
@@ -228,12 +227,12 @@ class Answer(Iterator[Reply]):
         # One flat loop: an engine that computes leaves the caches cold, and then each further call and object between
         # two responses costs microseconds (python -m scripts.bench response).
         entry, watch, max_tokens = self._entry, self._watch, self._request.max_tokens
+        has_more = not self._request.outputs.isdisjoint(LOG_PROBS)
         response = stream.first
         while response is not None:
             ids = output_ids(response)
             entry.count(len(ids))
             answered.ids += ids
-            has_more = len(response) > _USUAL_OUTPUTS
             text.push(ids, {name: response[name] for name in LOG_PROBS if name in response} if has_more else None)
             if text.has_ended or watch.look_when_due() is not None:
                 break

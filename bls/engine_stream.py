@@ -29,10 +29,19 @@ class _NotThis(Exception):
 
 
 def output_ids(response: Tensors) -> list[int]:
-    """The ids of one response: the first `sequence_length` of output_ids."""
+    """The ids of one response: the first `sequence_length` of output_ids, or all where only those were asked for."""
     ids: list[int] = response["output_ids"].ravel().tolist()
-    del ids[response["sequence_length"].item() :]
+    if "sequence_length" in response:
+        del ids[response["sequence_length"].item() :]
     return ids
+
+
+def _tells_failure(response: Tensors) -> bool:
+    """Whether it stands for an error: see ERRORS_AS_DATA of bls/triton_io.py."""
+    if "sequence_length" in response:
+        return bool(response["sequence_length"].item() < 0)
+    ids = response["output_ids"]
+    return ids.size == 1 and bool(ids.item() < 0)
 
 
 class EngineStream:
@@ -52,7 +61,7 @@ class EngineStream:
         self.max_tokens = request.max_tokens  # once it has started, a number
         self._watch = watch
         self._encoded = encoded
-        self._outputs = ["output_ids", "sequence_length", *sorted(request.outputs.intersection(LOG_PROBS))]
+        self._outputs = ["output_ids", *sorted(request.outputs.intersection(LOG_PROBS))]
         # Else one response is cheaper.
         self._is_streaming = request.stream or may_be_cut
         self._attempt: Attempt | None = None
@@ -117,8 +126,11 @@ class EngineStream:
         if process is not None:
             self._watch.depend_on(lambda: process.is_gone, attempt.close)
         tensors = self._engine_tensors(self._encoded[model])
+        # Engines of this repository, which say what process serves them, pad nothing; of others that is not known. Each
+        # tensor of a response costs all processes on its way some 80 us together.
+        outputs = self._outputs if process is not None else [*self._outputs, "sequence_length"]
         try:
-            self._rest = self._models.stream(model, tensors, self._outputs, child_id)
+            self._rest = self._models.stream(model, tensors, outputs, child_id)
             response = self.following()
         except (EngineUnavailable, Busy, EngineFailed) as error:
             if isinstance(error, NotLoaded):
@@ -146,7 +158,7 @@ class EngineStream:
             return None
         if response is None:
             self._rest = None
-        elif response["sequence_length"].item() < 0:
+        elif _tells_failure(response):
             failure = EngineFailed("the engine failed in mid-stream; the server's log says why")
             self._note(failure)
             raise failure

@@ -68,6 +68,8 @@ class FakeModels:
 
     @staticmethod
     def response(ids, number, outputs):
+        if ids is FAILURE and "sequence_length" not in outputs:
+            return {"output_ids": np.array([[[-1]]], np.int32)}
         if ids is FAILURE:
             return {"output_ids": np.empty((1, 1, 0), np.int32), "sequence_length": np.array([[-1]], np.int32)}
         ids = [ord(character) for character in ids] if isinstance(ids, str) else list(ids)

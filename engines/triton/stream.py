@@ -52,9 +52,13 @@ class Stream:
         self._sender.finish(self._tensors(now))
 
     def fail(self, error: RouterError) -> None:
-        """After data, a caller that can't receive an error (bls.triton_io.ERRORS_AS_DATA) gets sequence_length -1."""
+        """After data, a caller that can't receive an error (bls.triton_io.ERRORS_AS_DATA) gets sequence_length -1, or
+        the id -1 if it asked for ids alone."""
         if self._errors_as_data and self._has_sent:
-            self._sender.finish({"output_ids": np.empty((1, 1, 0), np.int32), "sequence_length": FAILED})
+            if "sequence_length" in self._requested:
+                self._sender.finish({"output_ids": np.empty((1, 1, 0), np.int32), "sequence_length": FAILED})
+            else:
+                self._sender.finish({"output_ids": FAILED.reshape(1, 1, 1)})
         else:
             self._sender.finish(error=error)
 

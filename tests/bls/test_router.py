@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bls import request_log
+from bls import engine_process, request_log
 from bls.contract import LARGE, SMALL
 from bls.errors import BadRequest, Busy, EngineFailed, EngineUnavailable
 from bls.router import Router
@@ -290,3 +290,23 @@ def test_thoughts_are_cut_out_where_the_policy_says_so_and_an_answer_of_thoughts
     (empty,) = texts_of(request(max_tokens=5), "<think")
     assert (empty.text, empty.finish_reason) == ("", "length")
     assert empty.empty_because.startswith("the model's answer has no text; THINKING")
+
+
+class AskedModels(FakeModels):
+    def stream(self, model, tensors, outputs, request_id):
+        self.asked_for = outputs
+        yield from super().stream(model, tensors, outputs, request_id)
+
+
+def test_an_engine_of_this_server_is_asked_for_ids_alone_and_its_failure_as_data_is_an_id(monkeypatch):
+    served = SimpleNamespace(is_gone=False)
+    monkeypatch.setattr(engine_process, "of", lambda model: served if model == SMALL else None)
+    models = AskedModels({SMALL: ["Pa", "ris", []]})
+    replies = answer(models, request(stream=True))
+    assert models.asked_for == ["output_ids"]
+    assert ("".join(texts(replies)), replies[-1].finish_reason) == ("Paris", "stop")
+    replies = answer(AskedModels({SMALL: ["Pa", FAILURE]}), request(stream=True))
+    assert (texts(replies), replies[-1].finish_reason) == (["Pa", ""], "engine_error")
+    models = AskedModels({SMALL: [EngineUnavailable("gone")], LARGE: ["ok"]})
+    answer(models, request(stream=True))
+    assert models.asked_for == ["output_ids", "sequence_length"]

@@ -350,10 +350,18 @@ def test_a_worker_that_can_not_load_stops_the_load_with_its_reason():
         Engine(lambda: Unloadable(CountingPipeline()), Pace())
 
 
-def test_a_caller_that_cannot_receive_errors_after_data_gets_a_length_of_minus_one(bench):
+@pytest.mark.parametrize(
+    ("outputs", "told"),
+    [
+        (OUTPUTS, {"output_ids": [[[]]], "sequence_length": [[-1]]}),
+        (frozenset({"output_ids"}), {"output_ids": [[[-1]]]}),
+    ],
+    ids=["a_length", "an_id"],
+)
+def test_a_caller_that_cannot_receive_errors_after_data_gets_minus_one(bench, outputs, told):
     one = bench(prepare=held)
     asked = dataclasses.replace(request(10, max_tokens=20), errors_as_data=True)
-    early, late = one.submit(asked), one.submit(asked)
+    early, late = (one.submit(asked, outputs=outputs) for _ in range(2))
     for sender in (early, late):
         sender.left = sender is early
     assert early.ended.wait(10)
@@ -366,4 +374,4 @@ def test_a_caller_that_cannot_receive_errors_after_data_gets_a_length_of_minus_o
     late.left = True
     assert late.ended.wait(10)
     assert late.error is None
-    assert late.responses[-1]["sequence_length"].tolist() == [[-1]]
+    assert {name: array.tolist() for name, array in late.responses[-1].items()} == told

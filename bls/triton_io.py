@@ -5,24 +5,28 @@ pb_utils is complete only once the stub has imported model.py (triton 2.51), so 
 
 from __future__ import annotations
 
+import asyncio  # noqa: F401 - the stub asks it about each answer: its first request would wait 20 ms for it
 import ctypes
 import hmac
+import inspect
 import json
 import logging
 import os
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import triton_python_backend_utils as pb_utils
 
 from bls import errors
-from bls.arrays import Array, Tensors, quick_serializer, strings
+from bls.arrays import Array, Tensors, quick_lookup, quick_serializer, strings
 from bls.contract import ENGINE_CONTROL, Contract
 
 # A parameter of the router's engine requests. An error that follows data is lost in a BLS iterator of python_backend
-# 24.10 (it carries no id) and may even reach another request: such an error is sent as sequence_length -1 instead.
+# 24.10 (it carries no id) and may even reach another request: such an error is sent as sequence_length -1 instead,
+# or as the id -1 to who asked for ids alone.
 ERRORS_AS_DATA = "errors_as_data"
 
 # What shows an engine's model that a request comes from a model of its own server, where scripts/serve --close-engines
@@ -42,9 +46,16 @@ CALL_ATTEMPTS = 3
 # the shared memory that they lie in is gone by then.
 _ended_streams: list[Any] = []
 
+_kept_tensors: dict[tuple[str, int, tuple[int, ...], int], Any] = {}
+_MOST_KEPT = 500
 
+
+# Its Tensor looks these up by name each time.
 if hasattr(pb_utils, "serialize_byte_tensor"):
     pb_utils.serialize_byte_tensor = quick_serializer(pb_utils.serialize_byte_tensor)
+for _name in ("numpy_to_triton_type", "triton_to_numpy_type"):
+    if hasattr(pb_utils, _name):
+        setattr(pb_utils, _name, quick_lookup(getattr(pb_utils, _name)))
 
 
 def parameters(args: Mapping[str, str]) -> dict[str, str]:
@@ -78,7 +89,14 @@ def repository(args: Mapping[str, str]) -> Path:
 
 def log_to_triton() -> None:
     """Sends Python's logging of this process to Triton's log."""
+    # pb_utils asks `inspect` for the place of each line of the log, which is always the same one below, and that reads
+    # source files: 10 ms the first time, and a third of what a line costs after that.
+    inspect.getframeinfo = _frame_info  # type: ignore[assignment]
     logging.basicConfig(level=logging.INFO, handlers=[_TritonLog()], format="%(message)s", force=True)
+
+
+def _frame_info(frame: FrameType, context: int = 1) -> inspect.Traceback:
+    return inspect.Traceback(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, None, None)
 
 
 class _TritonLog(logging.Handler):
@@ -125,7 +143,22 @@ def _triton_error(error: errors.RouterError) -> Any:
 
 
 def response(tensors: Tensors) -> Any:
-    return pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name, array in tensors.items()])
+    return pb_utils.InferenceResponse([_tensor(name, array) for name, array in tensors.items()])
+
+
+def _tensor(name: str, array: Array) -> Any:
+    """Of single numbers and booleans each process sends the same few again and again: those are made once, and lie in
+    shared memory once."""
+    if array.size != 1 or array.dtype.kind not in "ib":
+        return pb_utils.Tensor(name, array)
+    key = name, array.dtype.num, array.shape, array.item()
+    tensor = _kept_tensors.get(key)
+    if tensor is None:
+        tensor = pb_utils.Tensor(name, array.copy())
+        if len(_kept_tensors) < _MOST_KEPT:
+            # At the process's end the shared memory goes first.
+            _kept_tensors[key] = _never_freed(tensor)
+    return tensor
 
 
 def answer_each(
@@ -225,7 +258,7 @@ class Models:
     def _request(self, model: str, tensors: Tensors, outputs: Sequence[str], request_id: str) -> Any:
         return pb_utils.InferenceRequest(
             model_name=model,
-            inputs=[pb_utils.Tensor(name, array) for name, array in tensors.items()],
+            inputs=[_tensor(name, array) for name, array in tensors.items()],
             requested_output_names=list(outputs),
             request_id=request_id,
             parameters={**_INTERNAL, **({ERRORS_AS_DATA: True} if request_id else {})},

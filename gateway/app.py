@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway import contexts, origins, routes
 from gateway.ask import ROUTER
+from gateway.draining import Draining
 from gateway.exchange import ClientLeft, Exchange
 from gateway.failures import Away, Broken, Failure, NoKey, NotFound, TooLate
 from gateway.generation import Generation
@@ -20,6 +21,7 @@ from gateway.parking import Parking
 from gateway.settings import Settings
 from gateway.shared import Shared
 from gateway.triton import Triton
+from gateway.tritons_page import TritonsPage
 from gateway.visit import Visit
 
 LEFT = 499  # nginx's status for a client that left
@@ -42,8 +44,9 @@ class Gateway:
         self.ledger = Ledger(settings.ledger)
         self.metrics = Metrics(shared.pages.get(shared.worker) if shared.pages else b"")
         self.contexts: dict[str, int] = {}
+        self.tritons_page = TritonsPage(settings.triton_metrics)
         self.running = 0  # answers
-        self.is_draining = False
+        self.draining = Draining(shared.drain, settings.lame_duck_s, self.parking)
         self.live: set[Exchange] = set()
         work = (self._sweep(), self._learn_contexts(), self.triton.silence.mind())
         self._tasks: set[asyncio.Task[None]] = set(map(asyncio.create_task, work))
@@ -69,14 +72,15 @@ class Gateway:
         own.set("llm_gateway_parked", self.parking.parked)
         own.set("llm_gateway_parked_total", self.parking.total)
         own.set("llm_gateway_ledger_failures_total", self.ledger.failures)
-        own.set("llm_gateway_draining", self.is_draining)
+        own.set("llm_gateway_draining", self.draining.is_on)
         if self.shared.pages:
             self.shared.pages.put(self.shared.worker, own.snapshot())
 
-    def drain(self) -> None:
-        """No new answers; those that run go on, those that are parked don't."""
-        self.is_draining = True
-        self.parking.close()
+    def all_metrics(self) -> Metrics:
+        """Those of all processes together."""
+        self.publish()
+        pages = self.shared.pages
+        return self.metrics.with_others(pages.others(self.shared.worker) if pages else [])
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -87,6 +91,7 @@ class Gateway:
         if scope["type"] != "http":
             return
         exchange = Exchange(scope, receive, send)
+        exchange.closes = lambda: self.draining.is_on
         self.live.add(exchange)
         visit = None
         try:
@@ -193,6 +198,7 @@ class Gateway:
             try:
                 self.keys.refresh()
                 self.publish()
+                self.draining.look(self.running)
                 self._look_at_all(time.monotonic())
             except Exception:  # It must go on for the others.
                 logging.exception("the sweeper")

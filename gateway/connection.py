@@ -13,6 +13,7 @@ from gateway.settings import Settings
 
 MAX_HEAD_BYTES = 16 << 10
 MAX_HEADERS = 100
+_IDLE_S = 1.0
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -43,6 +44,7 @@ class _Connection(HttpToolsProtocol):
         _look_for_the_dead(transport.get_extra_info("socket"))
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_bytes = 0
+        self._answered_at = 0.0
         if len(self.connections) > self.most:
             self._refuse(_TOO_MANY)
         else:
@@ -83,6 +85,18 @@ class _Connection(HttpToolsProtocol):
         self._head_bytes = 0
         if self.cycle is not None:
             super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._answered_at = self.loop.time()
+
+    def close_if_idle(self) -> None:
+        """In a drain: so that the client asks elsewhere. A request that may be on its way is waited for."""
+        cycle: Any = self.cycle  # none before the first request
+        if cycle is None or self._head_bytes:
+            return
+        if not cycle.response_complete or self.loop.time() - self._answered_at > _IDLE_S:
+            self.shutdown()  # where a response runs, it is the connection's last
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_wait()

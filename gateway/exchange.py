@@ -20,6 +20,8 @@ _EVENT_STREAM = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
+# Of a process that drains. Envoy heeds the second in any response, so that it need not wait for its next health check.
+_LAST = [(b"connection", b"close"), (b"x-envoy-immediate-health-check-fail", b"true")]
 _READ_AWAY = 16  # bodies of so many times the limit are still read, and thrown away
 KEEP_ALIVE = b": keep-alive\n\n"
 
@@ -50,6 +52,7 @@ class Exchange:
         self.sent_at = self.began
         self.sequence = 0  # of the next event, where events are numbered
         self.more_headers: list[tuple[bytes, bytes]] = []
+        self.closes: Callable[[], bool] = lambda: False  # whether the connection is to end with the response
         self._transport = scope.get("transport")
         self._receive = receive
         self._send = send
@@ -141,6 +144,8 @@ class Exchange:
     async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.status = status
         own = [(b"x-request-id", self.request_id.encode()), *self.more_headers]
+        if self.closes():
+            own += _LAST[1:] if _LAST[0] in headers else _LAST
         await self._send({"type": "http.response.start", "status": status, "headers": headers + own})
 
     async def _push(self, data: bytes, more: bool) -> None:

@@ -128,9 +128,8 @@ class Overloaded(Failure):
     retry_after = 1.0
 
 
-class Draining(Overloaded):
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        return [*super().headers(), (b"connection", b"close")]
+class AboutToEnd(Overloaded):
+    """Another gateway may take it; the response closes the connection, as all do meanwhile."""
 
 
 class Away(Failure):

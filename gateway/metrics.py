@@ -54,6 +54,10 @@ class Metrics:
     def set(self, name: str, value: float) -> None:
         self._values[name] = {(): value}
 
+    def value(self, name: str) -> float:
+        """Of a gauge."""
+        return self._values[name].get((), 0.0)
+
     def first_token(self, seconds: float) -> None:
         self._buckets[bisect_left(_BOUNDS, seconds)] += 1
         self._seconds += seconds

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 
-from gateway.failures import Away, Draining, Failure, Overloaded
+from gateway.failures import AboutToEnd, Away, Failure, Overloaded
 
 PROBE_EVERY_S = 0.1
 _SPREAD_S = 0.1  # so that not all who waited come at once
@@ -22,7 +22,7 @@ class Parking:
         self._most = most
         self._waiting: set[asyncio.Future[bool]] = set()
         self._prober: asyncio.Task[None] | None = None
-        self._is_closed = False
+        self.is_closed = False
         self.total = 0
 
     @property
@@ -35,14 +35,18 @@ class Parking:
 
     def close(self) -> None:
         """Nobody waits any longer."""
-        self._is_closed = True
+        self.is_closed = True
         for future in self._waiting:
             if not future.done():
                 future.set_result(False)
 
+    def open(self) -> None:
+        """After `close`: who waits from now on is let wait."""
+        self.is_closed = False
+
     async def wait(self, until: float, why: Failure) -> None:
         """Returns once the server is back. Raises `why` at `until`, Overloaded where too many wait already."""
-        if self._is_closed:
+        if self.is_closed:
             raise self._refusal(why)
         if time.monotonic() >= until:
             raise why
@@ -62,7 +66,7 @@ class Parking:
             self._waiting.discard(future)
 
     def _refusal(self, why: Failure) -> Failure:
-        return Draining("the gateway is about to end; ask again") if self._is_closed else why
+        return AboutToEnd("the gateway is about to end; ask again") if self.is_closed else why
 
     async def _probe(self) -> None:
         while self._waiting:

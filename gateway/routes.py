@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
@@ -64,12 +64,15 @@ def check_host(exchange: Exchange, settings: Settings) -> None:
     A page from elsewhere can have its name point to this machine, and a browser here would then ask for it. Raises
     Forbidden.
     """
-    if settings.keys is not None or settings.is_open:
-        return
-    name = exchange.headers.get(b"host", b"localhost").decode("latin-1").lower()
-    name = name[: name.rfind("]") + 1] if name.startswith("[") else name.partition(":")[0]
-    if name not in ("localhost", "127.0.0.1", "[::1]", settings.host):
+    if settings.keys is None and not settings.is_open and not is_own_name(exchange.headers, settings.host):
         raise Forbidden("without keys the gateway answers on localhost alone: use that name, --keys or --open")
+
+
+def is_own_name(headers: Mapping[bytes, bytes], host: str) -> bool:
+    """Whether a request came by a name that only this machine has, or by `host`, the address that is listened on."""
+    name = headers.get(b"host", b"localhost").decode("latin-1").lower()
+    name = name[: name.rfind("]") + 1] if name.startswith("[") else name.partition(":")[0]
+    return name in ("localhost", "127.0.0.1", "[::1]", host)
 
 
 def label(path: str) -> str:

@@ -39,6 +39,8 @@ class Settings:
     server_silent_s: float = 10.0  # after which a server that sent nothing must say that it lives
     timeout_s: float = 300.0  # of an answer, as the router has it
     drain_s: float = 30.0
+    lame_duck_s: float = 0.0  # of a drain, at first: /ready says no, and new requests are still answered
+    admin: tuple[str, int] | None = None  # address and port of the admin door
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What the processes of one gateway share: the accounts of its keys, and its counters."""
+"""What the processes of one gateway share: the accounts of its keys, its counters, and whether it drains."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field
 
 from gateway.accounts import MAX_WORKERS, Accounts, OwnAccounts, SharedAccounts
+from gateway.draining import Drain
 from gateway.file_lock import locked
 
 _PAGE = 1 << 20  # bytes of one worker's counters, which take memory as far as they are used
@@ -47,6 +48,7 @@ class Shared:
     accounts: Accounts = field(default_factory=OwnAccounts)
     pages: Pages | None = None
     worker: int = 0
+    drain: Drain = field(default_factory=Drain)
 
 
 class Workers:
@@ -57,8 +59,9 @@ class Workers:
             raise ValueError(f"at most {MAX_WORKERS}")
         self.accounts = SharedAccounts()
         self.pages = Pages(count)
+        self.drain = Drain()
 
     def of(self, worker: int) -> Shared:
         """In the worker's own process."""
         self.accounts.worker = worker
-        return Shared(self.accounts, self.pages, worker)
+        return Shared(self.accounts, self.pages, worker, self.drain)

@@ -14,7 +14,7 @@ from gateway import body as bodies
 from gateway import finish, tracing
 from gateway.ask import Ask, Piece
 from gateway.exchange import Exchange
-from gateway.failures import Draining, Forbidden, NotFound, Overloaded
+from gateway.failures import AboutToEnd, Forbidden, NotFound, Overloaded
 from gateway.keys import Key
 from gateway.limits import Admission
 from gateway.tally import Tally
@@ -55,10 +55,10 @@ class Visit:
             raise Forbidden(f"the key may not use the model {model[:64]!r}", "model")
 
     def admit(self, weight: int, tokens: int, choices: int = 1) -> None:
-        """Lets so many answers in. Raises LimitReached, Overloaded or Draining."""
+        """Lets so many answers in. Raises LimitReached, Overloaded or AboutToEnd."""
         gateway = self.gateway
-        if gateway.is_draining:
-            raise Draining("the gateway is about to end; ask again")
+        if gateway.draining.refuses:
+            raise AboutToEnd("the gateway is about to end; ask again")
         if gateway.running + weight > gateway.settings.max_in_flight:
             raise Overloaded("too many requests are being answered; try again in a moment")
         self.tally = Tally(gateway.settings.prices, choices)

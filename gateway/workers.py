@@ -5,14 +5,17 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from gateway.settings import Settings
 from gateway.shared import Shared, Workers
 
-Serve = Callable[[Settings, socket.socket, Callable[[str], None], Shared], int]
+if TYPE_CHECKING:
+    from gateway.server import Listeners
+
+    Serve = Callable[[Settings, Listeners, Callable[[str], None], Shared], int]
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _AGAIN_S = 1.0  # before a worker that died is started again
 _PR_SET_PDEATHSIG = 1
@@ -23,10 +26,10 @@ class Minder:
     """`serve` is what each worker does until it is told to end; its result is the worker's exit status."""
 
     def __init__(
-        self, settings: Settings, listener: socket.socket, say: Callable[[str], None], shared: Workers, serve: Serve
+        self, settings: Settings, listeners: Listeners, say: Callable[[str], None], shared: Workers, serve: Serve
     ) -> None:
         self._settings = settings
-        self._listener = listener
+        self._listeners = listeners
         self._say = say
         self._shared = shared
         self._serve = serve
@@ -68,7 +71,7 @@ class Minder:
             _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             if os.getppid() == parent:
-                status = self._serve(self._settings, self._listener, self._say, self._shared.of(worker))
+                status = self._serve(self._settings, self._listeners, self._say, self._shared.of(worker))
         finally:
             os._exit(status)
 

@@ -3,6 +3,7 @@
     scripts/gateway
     scripts/gateway --triton 10.0.0.5:8001 --port 9000
     scripts/gateway --host 0.0.0.0 --keys keys.txt --ledger logs/usage
+    scripts/gateway drain --help        has one that runs with --admin drain, or serve again
 
 Without --keys anyone may ask, so it listens on this machine alone. Exit status: 0 stopped on request; 2 refused; 6
 stopped on request, but answers in flight were cut off. See docs/gateway.md.
@@ -23,12 +24,10 @@ from gateway.accounts import MAX_WORKERS
 from gateway.keys import BadKeys
 from gateway.ledger import BadLedger
 from gateway.settings import Settings
+from scripts import drain_gateway
+from scripts.host.preflight import Refused
 
 REFUSED = 2
-
-
-class Refused(Exception):
-    """Nothing was started; the message says why."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -49,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     add("--open", action="store_true", help="without keys on any address: where something else decides who comes here")
     add("--ledger", type=Path, metavar="DIR", help="a JSON line for every request that cost something, a file a month")
     add("--price", action="append", default=[], metavar="MODEL=IN,OUT", help="of 1,000 tokens (those of bls/policy.py)")
+    add("--admin", metavar="[HOST:]PORT", help="a port on which POST /drain is taken, of this machine if not told else")
     add("--no-page", action="store_true", help="no chat page at /")
     add("--open-metrics", action="store_true", help="/metrics without a key")
     add("--origin", action="append", default=[], metavar="URL", help="whose pages may ask from a browser, repeatable")
@@ -57,8 +57,15 @@ def parser() -> argparse.ArgumentParser:
     for name, purpose in LIMITS.items():
         value = getattr(default, name)
         unit = "S" if name.endswith("_s") else "N"
-        option = f"--{name.replace('_', '-')}"
-        limits.add_argument(option, type=type(value), default=value, metavar=unit, help=f"{purpose} ({value:g})")
+        options = [f"--{name.replace('_', '-')}", *(["--drain-seconds"] if name == "drain_s" else [])]
+        limits.add_argument(*options, type=type(value), default=value, metavar=unit, help=f"{purpose} ({value:g})")
+    limits.add_argument(
+        "--lame-duck-s",
+        type=float,
+        default=default.lame_duck_s,
+        metavar="S",
+        help="seconds between /ready saying no and the first request that is turned away (0)",
+    )
     return found
 
 
@@ -90,6 +97,8 @@ def settings_of(options: argparse.Namespace) -> Settings:
     for name in LIMITS:
         if getattr(options, name) <= 0:
             raise Refused(f"--{name.replace('_', '-')} must be more than 0")
+    if options.lame_duck_s < 0:
+        raise Refused("--lame-duck-s must be 0 or more")
     metrics = options.triton_metrics or f"http://{host}:8002/metrics"
     return Settings(
         triton=options.triton,
@@ -106,8 +115,22 @@ def settings_of(options: argparse.Namespace) -> Settings:
         refusals_are_errors=options.refusals == "error",
         metrics_are_open=options.open_metrics,
         origins=tuple(options.origin),
+        lame_duck_s=options.lame_duck_s,
+        admin=_admin(options),
         **{name: getattr(options, name) for name in LIMITS},
     )
+
+
+def _admin(options: argparse.Namespace) -> tuple[str, int] | None:
+    if options.admin is None:
+        return None
+    try:
+        found = drain_gateway.address(options.admin)
+    except ValueError:
+        raise Refused(f"--admin must be PORT or HOST:PORT, not {options.admin!r}") from None
+    if found == (options.host, options.port):
+        raise Refused(f"--admin must not be the gateway's own --port {options.port}")
+    return found
 
 
 def _is_loopback(host: str) -> bool:
@@ -130,18 +153,20 @@ def _prices(given: Sequence[str]) -> dict[str, tuple[float, float]]:
 
 
 def main(arguments: Sequence[str]) -> int:
+    if arguments[:1] in (["drain"], ["undrain"]):
+        return drain_gateway.main(arguments)
     options = parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname).1s %(message)s")
     try:
         settings = settings_of(options)
-        listener = server.listen(settings)
+        listeners = server.listen(settings)
         if settings.keys is None:
             logging.warning("no --keys: anyone who reaches %s may ask", settings.host)
-        return server.run(settings, listener, logging.info)
+        return server.run(settings, listeners, logging.info)
     except (Refused, BadKeys, BadLedger) as error:
         print(f"error: {error}", file=sys.stderr)
     except OSError as error:
-        print(f"error: {error.strerror or error}: {options.host}:{options.port}", file=sys.stderr)
+        print(f"error: {error.strerror or error}: {error.filename}", file=sys.stderr)
     return REFUSED
 
 

@@ -87,11 +87,19 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         "--skip-model", action="append", default=[], metavar="NAME", help="leave this model out; repeatable"
     )
     parser.add_argument(
+        "--drain-seconds",
         "--exit-timeout-secs",
         type=int,
         default=DRAIN_S,
         metavar="S",
-        help="how long requests in flight may take to end (default: 30)",
+        help="how long requests in flight may take to end once the server is told to stop (default: 30)",
+    )
+    parser.add_argument(
+        "--lame-duck-s",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="how long before that new requests are still answered, but /ready says no to balancers (default: 0)",
     )
     parser.add_argument(
         "--log", type=Path, metavar="FILE", help="tritonserver's log (default: logs/tritonserver-<port>.log)"
@@ -128,6 +136,9 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     server_options.check_together(extra)
     if is_off(flag_value(extra, "--allow-http")):
         raise Refused("--allow-http=false is not possible, because readiness is asked over HTTP")
+    for option in ("drain_seconds", "lame_duck_s"):
+        if getattr(options, option) < 0:
+            raise Refused(f"--{option.replace('_', '-')} must be 0 or more")
     return options, extra
 
 
@@ -150,7 +161,8 @@ def settings_of(options: argparse.Namespace, extra: Sequence[str]) -> Settings:
         http_port=options.http_port,
         grpc_port=options.grpc_port,
         metrics_port=options.metrics_port,
-        drain_s=options.exit_timeout_secs,
+        drain_s=options.drain_seconds,
+        lame_duck_s=options.lame_duck_s,
         log=log.absolute(),
         extra=tuple(extra),
         ready_port=options.ready_port,
@@ -280,7 +292,7 @@ def _run(
         supervisor = Supervisor(each, make_start, make_server, progress, told, options.ready_file, plan)
         log = each.log.with_name(f"gateway-{gateway.port}.log")
         with gateway.running(Environment().variables(), log, progress.say) as process:
-            supervisor.before_drain = process.drain  # Triton loses what it is still answering when it is told to end.
+            supervisor.put_behind(process)
             return supervisor.run()
 
     with control_key.kept(settings.control_key, control_key.file_beside(settings.log), progress.say):

@@ -19,20 +19,53 @@ QUIET_MS = 500
 LATE_S, LATE_QUIET_MS = 8.0, 30
 ROUTER = "llm_router"
 # What is in flight, by the models themselves; they say so while tritonserver ends.
-_IN_FLIGHT = ("llm_router_requests_in_flight", "nv_inference_pending_request_count")
+_AT_ROUTER = "llm_router_requests_in_flight"
+_IN_FLIGHT = (_AT_ROUTER, "nv_inference_pending_request_count")
 _ENGINES, _ENGINES_TYPES = "nv_trt_llm_request_metrics", ('"active"', '"scheduled"', '"waiting"')
 _DONE = ("nv_inference_request_success", "nv_inference_request_failure")
 
 
-class Drain:
-    """Asks the server of `generation` to stop; then `look` a few times a second until it says that it has ended."""
+class Quiet:
+    """Whether nothing is in flight at a server; ask a few times a second. A server that has ended is quiet, too."""
 
     def __init__(self, generation: Generation) -> None:
-        self.generation = generation
-        self._quiet_looks = 0
+        self.answering = 0.0  # requests at the router, when it was last looked
+        self._generation = generation
+        self._looks = 0
         self._done = ""
+
+    @property
+    def can_be_seen(self) -> bool:
+        """Only where every request goes through the router, whose metrics tell how many there are."""
+        return ROUTER in self._generation.settings.models and self._generation.settings.serves_metrics
+
+    def look(self) -> bool:
+        if self._generation.server.exit_status() is not None:
+            self.answering = 0.0
+            return True
+        page = self._generation.metrics()
+        self.answering = _sum(page, _AT_ROUTER)
+        done = " ".join(line for line in page.splitlines() if line.startswith(_DONE))
+        port = self._generation.settings.http_port
+        busy = idle_connections.count_busy(self._generation.server.pid, port, QUIET_MS)
+        is_quiet = bool(page) and done == self._done and not busy and in_flight(page) == 0
+        self._done = done
+        self._looks = self._looks + 1 if is_quiet else 0
+        return self._looks >= QUIET_LOOKS
+
+
+class Drain:
+    """Asks the server of `generation` to stop; then `look` a few times a second until it says that it has ended.
+
+    `drain_s`: what is left of the time that requests in flight have, if it isn't all of it.
+    """
+
+    def __init__(self, generation: Generation, drain_s: float | None = None) -> None:
+        self.generation = generation
+        self._quiet = Quiet(generation)
         self._has_answered_all = False
-        self._end = time.monotonic() + generation.settings.drain_s + UNLOAD_S
+        left_s = generation.settings.drain_s if drain_s is None else drain_s
+        self._end = time.monotonic() + left_s + UNLOAD_S
         self._late = time.monotonic() + generation.settings.drain_s - LATE_S
         generation.leave()
         generation.server.stop()
@@ -44,7 +77,7 @@ class Drain:
             return True
         self.generation.look()
         self.generation.close_idle_connections(LATE_QUIET_MS if time.monotonic() > self._late else None)
-        if server.has_answered_all() or self._has_gone_quiet():
+        if server.has_answered_all() or (self._quiet.can_be_seen and self._quiet.look()):
             self._has_answered_all = True
             server.kill()
         elif time.monotonic() > self._end:
@@ -60,25 +93,12 @@ class Drain:
         """Whether, once it has ended, no request was cut off."""
         return self._has_answered_all or self.generation.server.has_ended_well()
 
-    def _has_gone_quiet(self) -> bool:
-        """Only where every request goes through the router, whose metrics tell how many there are."""
-        settings = self.generation.settings
-        if ROUTER not in settings.models:
-            return False
-        page = self.generation.metrics()
-        done = " ".join(line for line in page.splitlines() if line.startswith(_DONE))
-        busy = idle_connections.count_busy(self.generation.server.pid, settings.http_port, QUIET_MS)
-        is_quiet = bool(page) and done == self._done and not busy and in_flight(page) == 0
-        self._done = done
-        self._quiet_looks = self._quiet_looks + 1 if is_quiet else 0
-        return self._quiet_looks >= QUIET_LOOKS
-
 
 def in_flight(metrics: str) -> float:
     """How many requests the page says are waiting or being answered."""
-    counted = 0.0
-    for line in metrics.splitlines():
-        is_engines = line.startswith(_ENGINES) and any(kind in line for kind in _ENGINES_TYPES)
-        if is_engines or line.startswith(_IN_FLIGHT):
-            counted += float(line.rpartition(" ")[2])
-    return counted
+    engines = [line for line in metrics.splitlines() if any(kind in line for kind in _ENGINES_TYPES)]
+    return _sum(metrics, *_IN_FLIGHT) + _sum("\n".join(engines), _ENGINES)
+
+
+def _sum(metrics: str, *beginnings: str) -> float:
+    return sum(float(line.rpartition(" ")[2]) for line in metrics.splitlines() if line.startswith(beginnings))

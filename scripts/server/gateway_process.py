@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bls.contract import ROUTER
 from bls.paths import ROOT
+from scripts import drain_gateway
 from scripts.host import children, preflight
 from scripts.host.preflight import Refused
 
@@ -30,6 +31,7 @@ _LACKS = "import sys; from importlib.util import find_spec as f; sys.exit(not al
 _AGAIN_S, _LONGEST_AGAIN_S = 1.0, 30.0  # between two starts of a gateway that dies, the more often the longer
 MAX_WORKERS = 64  # as scripts/gateway has it
 _WELL_S = 60.0  # a gateway that ran so long counts as a new one
+_ASK_S = 0.5
 _MORE_S = 5.0  # beyond the drain, before a gateway that doesn't end is killed
 
 
@@ -37,6 +39,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("gateway, which speaks OpenAI's API")
     group.add_argument("--gateway-port", type=int, metavar="N", help="9000, or --http-port + 1000")
     group.add_argument("--gateway-workers", type=int, default=1, metavar="N", help="its processes (1)")
+    group.add_argument(
+        "--gateway-admin", metavar="[HOST:]PORT", help="take POST /drain there, on this machine if no HOST is told"
+    )
+    group.add_argument("--gateway-open-metrics", action="store_true", help="its /metrics without a key")
     group.add_argument("--no-gateway", action="store_true", help="Triton's own ports alone")
     group.add_argument(
         "--gateway-keys", type=Path, metavar="FILE", help="made by scripts/keys (keys.txt, if it's there)"
@@ -54,12 +60,14 @@ def tritons_host(options: argparse.Namespace, models: Sequence[str]) -> str:
 
 def _near(host: str) -> str:
     """The address itself if only this machine can reach it, else one of that kind."""
+    return host if _is_near(host) else "::1" if ":" in host else LOOPBACK
+
+
+def _is_near(host: str) -> bool:
     try:
-        if host == "localhost" or ip_address(host).is_loopback:
-            return host
+        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
-        pass
-    return "::1" if ":" in host else LOOPBACK
+        return False
 
 
 def _is_wanted(options: argparse.Namespace, models: Sequence[str]) -> bool:
@@ -81,6 +89,19 @@ def _has_packages(python: Path) -> bool:
         return False
 
 
+def _admin(options: argparse.Namespace) -> tuple[str, int] | None:
+    if options.gateway_admin is None:
+        return None
+    try:
+        return drain_gateway.address(options.gateway_admin)
+    except ValueError:
+        raise Refused(f"--gateway-admin must be PORT or HOST:PORT, not {options.gateway_admin!r}") from None
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Gateway:
     """How the gateway of one server is started; `is_wanted` says whether there is one."""
 
@@ -92,17 +113,20 @@ class Gateway:
         self.port: int = options.gateway_port or options.http_port + FROM_HTTP_PORT
         self.keys: Path | None = options.gateway_keys or (KEYS if KEYS.exists() else None)
         # Without keys anyone could ask, so only this machine may.
-        self.host: str = options.host if self.keys else LOOPBACK
+        self.host: str = options.host if self.keys or _is_near(options.host) else LOOPBACK
         triton = _near(options.host)  # which an address of all kinds takes too
         triton = f"[{triton}]" if ":" in triton else triton
         self._grpc = f"{triton}:{options.grpc_port}"
         self._metrics = f"http://{triton}:{options.metrics_port}/metrics"
         self._workers: int = options.gateway_workers
-        self._drain_s: int = options.exit_timeout_secs
+        self._drain_s: int = options.drain_seconds
+        self._lame_duck_s: float = options.lame_duck_s
+        self._has_open_metrics: bool = options.gateway_open_metrics
+        self._admin = _admin(options)
 
     @property
     def url(self) -> str:
-        return f"http://{LOOPBACK}:{self.port}"
+        return f"http://{self.host if _is_near(self.host) else LOOPBACK}:{self.port}"
 
     def check(self) -> None:
         """Raises Refused if it could not run."""
@@ -112,12 +136,17 @@ class Gateway:
             raise Refused(f"--gateway-workers must be 1 to {MAX_WORKERS}")
         if self.is_wanted:
             preflight.check_ports(self.host, {"--gateway-port": self.port})
+            if self._admin:
+                preflight.check_ports(self._admin[0], {"--gateway-admin": self._admin[1]})
             if self.keys and not self.keys.is_file():
                 raise Refused(f"there is no {self.keys}: scripts/keys add NAME makes it")
 
     def command(self) -> list[str]:
         words = [self._python, "-m", "scripts.gateway", f"--triton={self._grpc}", f"--triton-metrics={self._metrics}"]
         words += [f"--host={self.host}", f"--port={self.port}", f"--drain-s={max(self._drain_s, 1)}"]
+        words += [f"--lame-duck-s={self._lame_duck_s}"] if self._lame_duck_s else []
+        words += [f"--admin={_joined(*self._admin)}"] if self._admin else []
+        words += ["--open-metrics"] if self._has_open_metrics else []
         words += [f"--workers={self._workers}"] if self._workers != 1 else []
         words += [f"--ledger={ROOT / 'logs' / 'usage'}"]
         return words + ([f"--keys={self.keys}"] if self.keys else [])
@@ -140,7 +169,8 @@ class Gateway:
     def running(self, variables: Mapping[str, str], log: Path, say: Callable[[str], None]) -> Iterator[Process]:
         """It runs as long as the block; without one that is wanted, nothing does. `say` is told when it dies."""
         command = self.command() if self.is_wanted else []
-        process = Process(command, variables, log, self._drain_s + _MORE_S, say)
+        patience_s = self._lame_duck_s + self._drain_s + _MORE_S
+        process = Process(command, variables, log, patience_s, say, self._admin)
         process.start()
         try:
             yield process
@@ -158,12 +188,15 @@ class Process:
         log: Path,
         patience_s: float,
         say: Callable[[str], None] = print,
+        admin: tuple[str, int] | None = None,
     ) -> None:
         self._command = command
         self._variables = variables
         self._log = log
         self._patience_s = patience_s
         self._say = say
+        self._admin = admin
+        self.has_cut_off = False  # whether it ended before its answers did
         self._is_ending = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._keeper = threading.Thread(target=self._keep, daemon=True)
@@ -173,11 +206,30 @@ class Process:
             self._log.parent.mkdir(parents=True, exist_ok=True)
             self._keeper.start()
 
-    def drain(self) -> None:
-        """Does nothing the second time."""
+    def end(self) -> None:
+        """Tells it to end once its answers have; told again, it ends at once."""
         self._is_ending.set()
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
+
+    def drains(self) -> bool:
+        """Whether its admin door was told so. One that doesn't answer may be about to be started."""
+        if self._admin is None:
+            return False
+        try:
+            return bool(drain_gateway.ask(self._admin, "GET", "/drain", _ASK_S)["draining"])
+        except Refused:
+            return False
+
+    @property
+    def has_ended(self) -> bool:
+        return not self._keeper.is_alive()
+
+    def drain(self) -> None:
+        """The same, and waits for it. Does nothing if it has ended."""
+        if not self._is_ending.is_set():
+            self.end()
+        if self._process is not None:
             try:
                 self._process.wait(self._patience_s)
             except subprocess.TimeoutExpired:
@@ -195,6 +247,7 @@ class Process:
                 self._process.send_signal(signal.SIGTERM)
             status = self._process.wait()
             if self._is_ending.is_set():
+                self.has_cut_off = status != 0
                 return
             pause = _AGAIN_S if time.monotonic() - began > _WELL_S else pause
             self._say(f"error: the gateway ended with status {status}, the next start is in {pause:.0f} s: {self._log}")

@@ -43,6 +43,7 @@ class ReadinessServer:
         care: Care | None = None,
     ) -> None:
         self.is_stopping = False  # Set once the server drains: it is to get no new requests.
+        self.front_drains: Callable[[], bool] = lambda: False  # whether the gateway in front of it was told to
         self._ask = states
         self._processes = processes
         self._care = care or Care()
@@ -65,7 +66,8 @@ class ReadinessServer:
     def states(self) -> Mapping[str, str]:
         with self._lock:
             if time.monotonic() - self._asked_at >= FRESH_S:
-                self._states = self._ask()
+                states = self._ask()
+                self._states = dict.fromkeys(states, STOPPING) if self.front_drains() else states
                 self._asked_at = time.monotonic()
             return dict.fromkeys(self._states, STOPPING) if self.is_stopping else self._states
 

@@ -87,13 +87,17 @@ class Succession:
             self.following, self._reason = None, ""
         self._replace("on request", ends_at_once=False)
 
-    def stop(self) -> list[Drain]:
-        """Asks every server to stop; those that are to be waited for."""
+    def settle(self) -> list[Generation]:
+        """No server is to follow any more; those that serve."""
         if self.following:
             self.following.clean_up()
             self.following = None
-        ending = [generation for _, generation in self._leaving] + ([self.active] if self.active else [])
-        self.drains += [Drain(generation) for generation in ending]  # first: metrics are asked for meanwhile
+        return [generation for _, generation in self._leaving] + ([self.active] if self.active else [])
+
+    def stop(self, drain_s: float | None = None) -> list[Drain]:
+        """Asks every server to stop; those that are to be waited for, `drain_s` at most for what is in flight."""
+        ending = self.settle()
+        self.drains += [Drain(generation, drain_s) for generation in ending]  # first: metrics are asked for meanwhile
         self._leaving, self.active = [], None
         return self.drains
 

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from scripts.host.interruption import stop_signals
 from scripts.host.progress import Progress
 from scripts.server import control_key, metrics_relay, readiness, spare_models
 from scripts.server.generation import Generation, MakeServer, MakeStart
+from scripts.server.lame_duck import Front, LameDuck, NoFront
 from scripts.server.readiness_server import ReadinessServer
 from scripts.server.succession import START_ATTEMPTS, Succession
 from scripts.server.succession_options import Plan
@@ -45,7 +45,7 @@ class Supervisor:
         self._progress = progress
         self._summary = summary
         self._ready_file = ready_file
-        self.before_drain: Callable[[], None] = lambda: None
+        self._front: Front = NoFront()
         self._plan = plan
         self._started = 0
         self._last: Generation | None = None
@@ -59,6 +59,11 @@ class Supervisor:
             self._processes,
             self._servers.care,
         )
+
+    def put_behind(self, front: Front) -> None:
+        """`front` gets the requests first: it ends before the server does."""
+        self._front = front
+        self._readiness.front_drains = front.drains
 
     def run(self) -> int:
         with ExitStack() as stack:
@@ -138,17 +143,29 @@ class Supervisor:
     def _drain(self) -> int:
         self._progress.step("stopping")
         self._readiness.is_stopping = True
-        self.before_drain()
-        drains = self._servers.stop()
+        duck = LameDuck(self._servers.settle(), self._front, self.settings.lame_duck_s, self.settings.drain_s)
+        is_cut_off = not self._is_empty(duck)
+        drains = self._servers.stop(duck.left_s)
+        for drain in drains if is_cut_off else ():
+            drain.cut_off()
         while left := [drain for drain in drains if not drain.look()]:
             doing = left[-1].generation.stopping_status
             self._progress.status(f"{doing}; at most {self.settings.drain_s} s, once more stops at once")
             if self._signal(DRAIN_TICK_S) in self._stop_signals:
                 for drain in left:
                     drain.cut_off()
-        clean = all(drain.has_ended_well for drain in drains)
+        clean = all(drain.has_ended_well for drain in drains) and not self._front.has_cut_off
         self._progress.done("stopped" if clean else "stopped; what was still in flight was cut off")
         return STOPPED if clean else CUT_OFF
+
+    def _is_empty(self, duck: LameDuck) -> bool:
+        """Waits for requests in flight, as long as they may take; False where a second signal ends that."""
+        while not duck.look():
+            self._progress.status(f"{duck.status}; at most {duck.left_s:.0f} s, once more stops at once")
+            if self._signal(DRAIN_TICK_S) in self._stop_signals:
+                self._front.end()
+                return False
+        return True
 
     def _clean_up(self) -> None:
         if self._ready_file:

@@ -38,9 +38,10 @@ class Settings:
     http_port: int
     grpc_port: int
     metrics_port: int
-    drain_s: int
+    drain_s: int  # that requests in flight have to end
     log: Path
     extra: tuple[str, ...]
+    lame_duck_s: float = 0.0  # before it, in which /ready says no and new requests are answered
     ready_port: int | None = None  # of scripts/server/readiness_server.py, where it is wanted
     metrics_host: str | None = None  # where tritonserver's own metrics are, if not at `host`
     shares_ports: bool = False  # whether a second server may listen beside it, for a changeover

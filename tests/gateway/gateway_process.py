@@ -91,8 +91,8 @@ def events_of(text: str) -> list[str]:
     return [block.removeprefix("data: ") for block in blocks if block.startswith("data: ")]
 
 
-def ask(port: int, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Reply:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)
+def ask(port: int, method: str, path: str, body: Any, headers: Mapping[str, str], host: str = "127.0.0.1") -> Reply:
+    connection = http.client.HTTPConnection(host, port, timeout=DEADLINE_S)
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     if body is not None:
         given.setdefault("content-type", "application/json")

@@ -95,7 +95,7 @@ def test_told_to_end_it_is_not_ready_sends_what_runs_and_ends(alone):
     with opened(gateway.port, "/v1/completions", {**LONG, "max_tokens": 500, "seed": ENDLESS * 1000 + 5}) as stream:
         stream.readline()
         gateway.process.send_signal(signal.SIGTERM)
-        assert eventually(lambda: "draining" in gateway.log)
+        assert eventually(lambda: "turned away" in gateway.log)
         assert gateway.get("/ready").status == 503
         refused = gateway.complete(PROMPT)
         assert (refused.status, refused.headers["connection"]) == (503, "close")
@@ -108,7 +108,7 @@ def test_told_twice_it_ends_at_once_and_says_that_it_cut_answers_off(alone):
     with opened(gateway.port, "/v1/completions", {**LONG, "max_tokens": 8000, "seed": ENDLESS * 1000 + 50}) as stream:
         stream.readline()
         gateway.process.send_signal(signal.SIGTERM)
-        assert eventually(lambda: "draining" in gateway.log)
+        assert eventually(lambda: "turned away" in gateway.log)
         gateway.process.send_signal(signal.SIGTERM)
         assert gateway.process.wait(60) == 6
     assert eventually(lambda: fake.running == 0)

@@ -8,6 +8,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKED = Path("llm_router", "files")  # in a model repository that scripts/pack made: what else lies beside one
 MODEL_REPOSITORY = ROOT.parents[1] if ROOT.parts[-2:] == PACKED.parts else ROOT / "model_repository"
 WORDS = ROOT / "words"
+WORDS_VARIABLE = "LLM_ROUTER_WORDS"  # names another folder, for whoever keeps it outside of what is served
 
 
 def home(repository: Path) -> Path:

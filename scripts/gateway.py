@@ -19,6 +19,9 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from bls.policy import TIERS
+from bls.routing.decision import Tier
+from bls.routing.policy_file import SHIPPED, load_policy
+from bls.routing.settings import BadPolicy
 from gateway import server
 from gateway.accounts import MAX_WORKERS
 from gateway.keys import BadKeys
@@ -99,6 +102,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
             raise Refused(f"--{name.replace('_', '-')} must be more than 0")
     if options.lame_duck_s < 0:
         raise Refused("--lame-duck-s must be 0 or more")
+    tiers = _tiers()
     metrics = options.triton_metrics or f"http://{host}:8002/metrics"
     return Settings(
         triton=options.triton,
@@ -109,8 +113,8 @@ def settings_of(options: argparse.Namespace) -> Settings:
         keys=options.keys,
         is_open=options.open,
         ledger=options.ledger,
-        tiers={tier.name: tier.model for tier in TIERS},
-        prices=_prices(options.price),
+        tiers={tier.name: tier.model for tier in tiers},
+        prices=_prices(options.price, tiers),
         has_page=not options.no_page,
         refusals_are_errors=options.refusals == "error",
         metrics_are_open=options.open_metrics,
@@ -140,8 +144,17 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _prices(given: Sequence[str]) -> dict[str, tuple[float, float]]:
-    found = {tier.model: (tier.cost_in, tier.cost_out) for tier in TIERS}
+def _tiers() -> Sequence[Tier]:
+    """Those of the policy that LLM_ROUTER_POLICY names, else of bls/policy.py; those of the latter for a bad file."""
+    try:
+        return load_policy(SHIPPED).settings.tiers
+    except BadPolicy as problem:
+        logging.warning("tiers and prices are those of bls/policy.py: %s", problem)
+        return TIERS
+
+
+def _prices(given: Sequence[str], tiers: Sequence[Tier]) -> dict[str, tuple[float, float]]:
+    found = {tier.model: (tier.cost_in, tier.cost_out) for tier in tiers}
     for text in given:
         model, _, numbers = text.partition("=")
         try:

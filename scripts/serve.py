@@ -82,6 +82,11 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument(
         "--ready-port", type=int, metavar="N", help="port for GET /ready, which gives 200 while every model is ready"
     )
+    parser.add_argument(
+        "--pages-host",
+        metavar="ADDRESS",
+        help="address of the metrics and the ready port, which only count (default: where Triton listens)",
+    )
     parser.add_argument("--model-repository", type=Path, default=MODEL_REPOSITORY, metavar="DIR")
     parser.add_argument(
         "--skip-model", action="append", default=[], metavar="NAME", help="leave this model out; repeatable"
@@ -166,6 +171,7 @@ def settings_of(options: argparse.Namespace, extra: Sequence[str]) -> Settings:
         log=log.absolute(),
         extra=tuple(extra),
         ready_port=options.ready_port,
+        pages_host=options.pages_host,
         control_key=None if options.open_control_api else control_key.new(),
         shares_ports=succession_options.plan_of(options).beside,
     )
@@ -202,14 +208,13 @@ def check(settings: Settings) -> None:
     """Raises Refused if the server could not run."""
     preflight.check_path("the checkout", ROOT)
     preflight.check_path("--model-repository", settings.repository)
-    ports = {
-        "--http-port": settings.http_port,
-        "--grpc-port": settings.grpc_port,
-        "--metrics-port": settings.metrics_port,
-    }
+    ports = {"--http-port": settings.http_port, "--grpc-port": settings.grpc_port}
+    pages = {"--metrics-port": settings.metrics_port}
     if settings.ready_port is not None:
-        ports["--ready-port"] = settings.ready_port
-    preflight.check_ports(settings.host, ports)
+        pages["--ready-port"] = settings.ready_port
+    preflight.check_ports(settings.host, {**ports, **pages})
+    if settings.pages_host:
+        preflight.check_ports(settings.pages_host, pages)
     article_parameters.check(settings.repository, settings.models, settings.config_name)
     instances = model_folders.python_instances(settings.repository, list(settings.models), settings.config_name)
     preflight.check_shared_memory(instances)

@@ -2,6 +2,7 @@
 
 scripts/words check                      every mistake, with file and line
 scripts/words compile                    checks, then replaces the compiled file that servers map
+scripts/words watch                      compiles whenever the lists change, until it is told to stop
 scripts/words try "some text"            what would go out, and why
 scripts/words try --json "some text"     the same for programs
 """
@@ -23,12 +24,16 @@ from bls.words.lists import ListError, Word, WordLists
 from bls.words.normalise import normaliser
 from bls.words.stream_filter import Hit, WordFilter, filter_text
 from bls.words.table import WordTable
+from scripts import words_watch
 
 MOST_WARNINGS = 50  # and as many problems, to people
 
 
 def main(arguments: list[str]) -> int:
     options = parsed(arguments)
+    target = options.output or options.folder / "compiled.bin"
+    if options.verb == "watch":
+        return words_watch.until_told(options.folder, target)
     try:
         lists = word_list.read(options.folder)
     except ListError as error:
@@ -51,7 +56,6 @@ def main(arguments: list[str]) -> int:
         "pii": {kind: category.action for kind, category in lists.pii.items()},
     }
     if options.verb == "compile":
-        target = options.output or options.folder / "compiled.bin"
         summary |= {"version": compile_lists(lists, target), "file": str(target), "bytes": target.stat().st_size}
     print(json.dumps(summary, ensure_ascii=False) if options.json else for_people(summary))
     return 0
@@ -61,7 +65,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/words", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("verb", choices=("check", "compile", "try"))
+    parser.add_argument("verb", choices=("check", "compile", "watch", "try"))
     parser.add_argument("text", nargs="?", help="text for `try` (default: standard input)")
     parser.add_argument("--folder", type=Path, default=WORDS, help="folder with the lists (default: words/)")
     parser.add_argument("--output", type=Path, help="the compiled file (default: compiled.bin in the folder)")

@@ -41,7 +41,8 @@ class Policies:
     ) -> None:
         self._path = path
         self._verdicts = verdicts
-        digest = blake2b(str(path.resolve()).encode(), digest_size=4).hexdigest()
+        # Not the file that a link leads to: kubelet turns one for each version of a ConfigMap.
+        digest = blake2b(str(path.absolute()).encode(), digest_size=4).hexdigest()
         self._copy = kept / f"last_good_policy_{digest}.py" if kept else None
         self._counted = counted
         self._seen: tuple[int, int, int] | None = None

@@ -21,12 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bls.paths import home
+from bls.paths import WORDS_VARIABLE, home
 from bls.words.trie import ANYWHERE, AT_WORD_START, CLASS_BITS, ENDING_SHIFT
 
 log = logging.getLogger(__name__)
-
-VARIABLE = "LLM_ROUTER_WORDS"  # names another folder, for whoever keeps it outside of what is served
 
 MAGIC = b"WORDTAB6"
 ALLOW = -1  # in place of a category: an allow word ends here
@@ -223,11 +221,11 @@ def _header(data: mmap.mmap) -> tuple[dict[str, Any], int]:
 
 
 def words_beside(repository: Path) -> NewestTable:
-    """The compiled lists of the folder that VARIABLE names, or of the words/ that belongs to a model repository.
+    """The compiled lists of the folder that WORDS_VARIABLE names, or of the words/ that belongs to a model repository.
 
     Raises BadWordTable: without a table that was good once nothing may be answered.
     """
-    folder = Path(os.environ.get(VARIABLE) or home(repository) / "words")
+    folder = Path(os.environ.get(WORDS_VARIABLE) or home(repository) / "words")
     newest = NewestTable(folder / "compiled.bin")
     newest.table()
     return newest

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from bls.paths import ROOT
+from bls.paths import ROOT, WORDS_VARIABLE
 from bls.tiers import tiers
 from engines.classifier import manifest as text_manifest
 from engines.classifier.manifest import CLASSIFIER
@@ -76,7 +76,12 @@ class Checkout:
         return missing if text_manifest.is_built(built / CLASSIFIER) else [*missing, CLASSIFIER]
 
     def needs_words(self) -> bool:
-        """Whether words/ or the code that compiles it has changed since it was compiled."""
+        """Whether words/ or the code that compiles it has changed since it was compiled.
+
+        Not where WORDS_VARIABLE names another folder: whoever fills it compiles it.
+        """
+        if os.environ.get(WORDS_VARIABLE):
+            return False
         words, compiler = self.root / "words", self.root / "bls" / "words"
         try:
             compiled = self.compiled_words.stat().st_mtime

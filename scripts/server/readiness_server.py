@@ -2,6 +2,7 @@
 
 /ready is 200 while every model is ready and 503 else, while the server loads or is about to stop too, with the state
 of each model as JSON. /metrics has what tritonserver's own leave out: readiness, living processes, shared memory.
+/health is 200 as long as this answers.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class ReadinessServer:
             return Page(200 if readiness.is_ready(states) else 503, "application/json", readiness.as_json(states))
         if path == "/metrics":
             return Page(200, METRICS_TYPE, self.metrics())
-        return Page(404, "text/plain", "try /ready or /metrics\n")
+        if path == "/health":
+            return Page(200, "text/plain", "")
+        return Page(404, "text/plain", "try /ready, /health or /metrics\n")
 
     def states(self) -> Mapping[str, str]:
         with self._lock:

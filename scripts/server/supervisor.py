@@ -68,11 +68,11 @@ class Supervisor:
     def run(self) -> int:
         with ExitStack() as stack:
             stack.callback(self._clean_up)
+            host = self.settings.pages_host or self.settings.host
             if self.settings.ready_port is not None:
-                stack.enter_context(self._readiness.listening(self.settings.host, self.settings.ready_port))
+                stack.enter_context(self._readiness.listening(host, self.settings.ready_port))
             if self.settings.serves_metrics:
-                host, port = self.settings.host, self.settings.metrics_port
-                stack.enter_context(metrics_relay.listening(host, port, self._metrics))
+                stack.enter_context(metrics_relay.listening(host, self.settings.metrics_port, self._metrics))
             status = self._load()
             return self._serve() if status is None else status
 

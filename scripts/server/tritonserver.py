@@ -44,6 +44,7 @@ class Settings:
     lame_duck_s: float = 0.0  # before it, in which /ready says no and new requests are answered
     ready_port: int | None = None  # of scripts/server/readiness_server.py, where it is wanted
     metrics_host: str | None = None  # where tritonserver's own metrics are, if not at `host`
+    pages_host: str | None = None  # where scripts/serve itself shows readiness and metrics, if not at `host`
     shares_ports: bool = False  # whether a second server may listen beside it, for a changeover
     listens: bool = True  # a rank of MPI beyond the first has no endpoints
     engine_key: str = ""  # which the engines' models ask for, so that no client can use them past the router

@@ -42,6 +42,15 @@ def test_tiers_and_prices_are_the_policys_and_a_price_can_be_told():
     assert found.triton_metrics == "http://10.0.0.5:8002/metrics"
 
 
+def test_tiers_are_those_of_a_policy_that_lies_elsewhere_and_the_shipped_ones_where_it_is_bad(tmp_path, monkeypatch):
+    source = (ROOT / "bls" / "policy.py").read_text()
+    (tmp_path / "policy.py").write_text(source.replace('Tier("small", model=SMALL', 'Tier("quick", model=SMALL'))
+    monkeypatch.setattr("scripts.gateway.SHIPPED", tmp_path / "policy.py")
+    assert settings().models == ("auto", "quick", "large")
+    (tmp_path / "policy.py").write_text("nonsense(")
+    assert settings().models == ("auto", "small", "large")
+
+
 def test_a_refused_prompt_is_an_error_where_that_is_wanted(tmp_path, fake):
     with running(tmp_path, fake.target, "--refusals=error") as gateway:
         for stream in (False, True):

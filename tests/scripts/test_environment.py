@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bls.paths import ROOT
+from bls.paths import ROOT, WORDS_VARIABLE
 from engines.classifier.manifest import CLASSIFIER
 from scripts import environment
 from scripts.environment import Environment, SetupFailed
@@ -110,6 +110,15 @@ def test_changed_word_lists_are_compiled_at_the_next_start(root):
         change()
         assert ensure(FakeEnvironment(root)).ran == ["compile"]
         assert ensure(FakeEnvironment(root)).ran == []
+
+
+def test_lists_that_lie_elsewhere_are_not_compiled_here(root, monkeypatch):
+    """As in a container whose root can't be written."""
+    made = ensure(FakeEnvironment(root))
+    made.compiled_words.unlink()
+    assert made.needs_words()
+    monkeypatch.setenv(WORDS_VARIABLE, "/var/lib/llm-router/words")
+    assert not made.needs_words()
 
 
 def test_whatever_changes_in_the_code_or_the_data_that_compile_lists_they_are_compiled_anew(root):

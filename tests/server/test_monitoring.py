@@ -64,7 +64,7 @@ def site(tmp_path_factory):
     (folder / "mine.py").write_text(POLICY)
     (folder / "next.py").write_text(SHIPPED_POLICY)
     (ready_port,) = free_ports(1)
-    with running_server(folder, repository, f"--ready-port={ready_port}") as server:
+    with running_server(folder, repository, f"--ready-port={ready_port}", "--pages-host=0.0.0.0") as server:
         targets = {
             "triton": server.metrics_url.removeprefix("http://").removesuffix("/metrics"),
             "readiness": f"127.0.0.1:{ready_port}",
@@ -185,6 +185,15 @@ def served(page):
 @pytest.mark.parametrize("alert", QUIET)
 def test_a_server_that_is_well_raises_no_alert(loaded, alert):
     assert not loaded.fires(alert)
+
+
+def test_metrics_and_readiness_may_be_open_where_triton_is_not(site):
+    elsewhere = "127.0.0.2"  # of this machine, but not where Triton listens
+    for url in (site.server.metrics_url, f"{site.ready_url}/ready"):
+        with urllib.request.urlopen(url.replace("127.0.0.1", elsewhere), timeout=10) as reply:
+            assert reply.status == 200
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        urllib.request.urlopen(f"{site.server.http_url.replace('127.0.0.1', elsewhere)}/v2/health/live", timeout=10)
 
 
 def test_an_unloaded_model_makes_the_server_not_ready_though_the_router_says_it_is(site):

@@ -20,6 +20,7 @@ from bls.routing.settings import BadPolicy
 from bls.routing.shadow_policy import ShadowPolicy
 from bls.routing.shared_table import SharedTable
 from bls.routing.verdicts import Verdicts
+from tests.kubelet import ConfigMapVolume
 
 SOURCE = SHIPPED.read_text()
 BAD = SOURCE.replace("RETRIES = 1", "RETRIES = -1")
@@ -239,3 +240,55 @@ def test_the_check_of_a_relative_path_finds_the_same_file(tmp_path, monkeypatch)
     check_apart(Path("mine.py"), Path("mine.py").read_bytes())
     with pytest.raises(BadPolicy, match=r"^mine\.py:"):
         check_apart(Path("mine.py"), BAD.encode())
+
+
+def test_a_config_map_that_kubelet_swaps_is_taken_and_a_bad_one_refused(tmp_path):
+    """From one link to another folder, whose file has the same name and may have the same size."""
+    volume, outcomes = ConfigMapVolume(tmp_path / "policy", {"policy.py": SOURCE}), []
+    file = volume.folder / "policy.py"
+    policies = Policies(file, Verdicts(SharedTable(tmp_path / "table"), check), tmp_path / "logs", outcomes.append)
+    for retries in (2, 3):
+        volume.update({"policy.py": numbered(retries)})
+        settle(policies)
+        assert number(policies) == retries
+    volume.update({"policy.py": BAD})
+    settle(policies)
+    assert number(policies) == 3
+    assert outcomes == ["taken", "taken", "taken", "refused"]
+
+
+def settle(policies):
+    """Looks until nothing is new any more."""
+    while policies.look() == SOON_SECONDS:
+        time.sleep(SOON_SECONDS)
+
+
+def test_a_server_that_starts_over_a_bad_config_map_serves_the_copy_of_the_last_good_one(tmp_path):
+    """Though each version lies in another folder."""
+    volume = ConfigMapVolume(tmp_path / "policy", {"policy.py": numbered(4)})
+    file, logs = volume.folder / "policy.py", tmp_path / "logs"
+    Policies(file, Verdicts(SharedTable(tmp_path / "first"), check), logs)
+    volume.update({"policy.py": BAD})
+    assert number(Policies(file, Verdicts(SharedTable(tmp_path / "second"), check), logs)) == 4
+
+
+def test_no_look_in_the_middle_of_a_swap_finds_half_a_config_map(tmp_path):
+    volume, outcomes = ConfigMapVolume(tmp_path / "policy", {"policy.py": SOURCE}), []
+    file = volume.folder / "policy.py"
+    policies = Policies(file, Verdicts(SharedTable(tmp_path / "table"), check), None, outcomes.append)
+    versions = [numbered(retries) for retries in (2, 3)]
+    is_over = threading.Event()
+
+    def swap():
+        for turn in range(100):
+            volume.update({"policy.py": versions[turn % 2]})
+        is_over.set()
+
+    writer = threading.Thread(target=swap)
+    writer.start()
+    while not is_over.is_set():
+        policies.look()
+    writer.join()
+    settle(policies)
+    assert number(policies) == 3
+    assert "refused" not in outcomes

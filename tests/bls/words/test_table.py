@@ -2,9 +2,10 @@
 
 import pytest
 
+from bls.paths import WORDS_VARIABLE
 from bls.words.compiler import compile_lists
 from bls.words.lists import Category, Word, WordLists
-from bls.words.table import VARIABLE, BadWordTable, words_beside
+from bls.words.table import BadWordTable, words_beside
 
 
 def compiled(folder, word):
@@ -23,11 +24,11 @@ def test_they_lie_beside_the_model_repository_in_it_or_where_the_variable_says(t
             (tmp_path / "mine", "mine"),
         )
     ]
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(WORDS_VARIABLE, raising=False)
     assert words_beside(tmp_path / "other").table().version == versions[0]
     assert words_beside(models).table().version == versions[1]
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "mine"))
+    monkeypatch.setenv(WORDS_VARIABLE, str(tmp_path / "mine"))
     assert words_beside(models).table().version == versions[2]
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "none"))
+    monkeypatch.setenv(WORDS_VARIABLE, str(tmp_path / "none"))
     with pytest.raises(BadWordTable, match=r"none/compiled\.bin"):
         words_beside(models)

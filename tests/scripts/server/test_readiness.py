@@ -112,6 +112,13 @@ def test_over_http_it_is_200_or_503_with_the_state_of_each_model(triton, monkeyp
         assert get(port, "/")[0] == 404
 
 
+def test_health_says_that_the_supervisor_lives_whatever_its_server_does(triton):
+    server = ReadinessServer(lambda: readiness.ask("127.0.0.1", triton.port, triton.ready), dict)
+    with server.listening("127.0.0.1", 0) as port:
+        server.is_stopping = True
+        assert (get(port, "/ready")[0], get(port, "/health")) == (503, (200, ""))
+
+
 def test_a_server_that_drains_is_not_ready_though_its_models_are(triton):
     server = ReadinessServer(lambda: readiness.ask("127.0.0.1", triton.port, triton.ready), dict)
     with server.listening("127.0.0.1", 0) as port:

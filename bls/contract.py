@@ -300,7 +300,8 @@ POSTPROCESSING_CONTRACT = Contract(
     """),
 )
 
-# Ours. Sends `stop` to the engine's running request; not decoupled, so that a router may call it beside its stream.
+# Ours. Sends `stop` to the engine's running request; not decoupled, so that a router may call it beside its stream. And
+# what the engine's model is, for routers on other machines: engines/triton/identity.py.
 ENGINE_CONTROL_CONTRACT = Contract(
     inputs=_tensors("""
         engine      STRING [1]
@@ -308,6 +309,7 @@ ENGINE_CONTROL_CONTRACT = Contract(
     """),
     outputs=_tensors("""
         stopped     BOOL   [1]
+        identity    STRING [1]
     """),
 )
 

@@ -85,12 +85,16 @@ class EngineFailed(RouterError):
 _KINDS = (BadRequest, Refused, Busy, EngineUnavailable, TimedOut, Cancelled, EngineFailed)
 _BY_PREFIX = {kind.prefix: kind for kind in _KINDS}
 
+NOT_READY = "is not ready"  # Of a model, said by Triton's core, and by one that has its engine elsewhere.
+
 # What Triton's core says of a model, in its own words (Triton 2.51).
 _BY_CORE_TEXT = (
-    ("is not ready", NotLoaded),
+    (NOT_READY, NotLoaded),
     ("is not found", NotLoaded),
     ("has no available versions", NotLoaded),
     ("is not healthy", EngineUnavailable),
+    ("Server not ready", EngineUnavailable),
+    ("has stopped accepting new", EngineUnavailable),
     ("Exceeds maximum queue size", Busy),
     ("Request timeout expired", TimedOut),
 )
@@ -101,7 +105,8 @@ def from_message(message: str) -> RouterError:
     if message.startswith("["):
         prefix, _, rest = message[1:].partition("] ")
         if prefix in _BY_PREFIX:
-            return _BY_PREFIX[prefix](rest)
+            kind = _BY_PREFIX[prefix]
+            return NotLoaded(rest) if kind is EngineUnavailable and NOT_READY in rest else kind(rest)
     for text, kind in _BY_CORE_TEXT:
         if text in message:
             return kind(message)

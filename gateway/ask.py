@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway import kserve
+from bls import kserve
 
 ROUTER = "llm_router"
 PREPROCESSING = "preprocessing"

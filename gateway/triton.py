@@ -15,7 +15,8 @@ from typing import Any
 
 import grpc
 
-from gateway import kserve, router_errors
+from bls import kserve
+from gateway import router_errors
 from gateway.failures import Broken
 from gateway.silence import Silence
 from gateway.tracing import Trace

@@ -4,6 +4,8 @@
     scripts/serve gpu [--world-size N | --multi-model] [--engine tensorrtllm|llmapi] [the same]
     scripts/serve gpu --world-size 2 --dry-run
     scripts/serve cpu --http-port N --replace     a new server takes over from the one that runs, no request lost
+    scripts/serve cpu --tier small --host 0.0.0.0 --grpc-port N     one tier's engine alone, for routers elsewhere
+    scripts/serve cpu --remote small=HOST:PORT,HOST:PORT --remote large=HOST:PORT    a router without engines
 
 Exit status: 0 stopped on request; 2 refused, nothing was started; 3 it did not get ready, such as when a model
 failed to load; 4 the server died and --no-restart was given; 5 the set-up failed; 6 stopped on request, but requests
@@ -37,6 +39,7 @@ from scripts.server import (
     server_options,
     spare_models,
     succession_options,
+    tiers_elsewhere,
 )
 from scripts.server.gateway_process import Gateway
 from scripts.server.generation import MakeServer, MakeStart
@@ -128,6 +131,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--print-key", action="store_true", help="only print the key of the server that is running")
     parser.add_argument("--dry-run", action="store_true", help="only print the command line and its environment")
     succession_options.add_to(parser)
+    tiers_elsewhere.add_to(parser)
     gateway_process.add_to(parser)
     serve_gpu.add_to(parser)
     server_options.add_to(parser)
@@ -156,8 +160,10 @@ def settings_of(options: argparse.Namespace, extra: Sequence[str]) -> Settings:
             f"{options.model_repository} contains no model; --model-repository must name a folder of model folders"
         )
     log = options.log or control_key.default_log(options.http_port)
+    remote = tiers_elsewhere.remote(options)
     config_name = serve_gpu.config_name(options) if options.target == "gpu" else options.target
-    models = tuple(_models(repository, names, options, extra, config_name))
+    config_name = tiers_elsewhere.CONFIG_NAME if remote else config_name
+    models = tuple(_models(repository, names, options, extra, config_name, remote))
     settings = Settings(
         repository=repository,
         models=models,
@@ -172,6 +178,7 @@ def settings_of(options: argparse.Namespace, extra: Sequence[str]) -> Settings:
         extra=tuple(extra),
         ready_port=options.ready_port,
         pages_host=options.pages_host,
+        remote=remote,
         control_key=None if options.open_control_api else control_key.new(),
         shares_ports=succession_options.plan_of(options).beside,
     )
@@ -179,17 +186,27 @@ def settings_of(options: argparse.Namespace, extra: Sequence[str]) -> Settings:
 
 
 def _models(
-    repository: Path, names: list[str], options: argparse.Namespace, extra: Sequence[str], config_name: str
+    repository: Path,
+    names: list[str],
+    options: argparse.Namespace,
+    extra: Sequence[str],
+    config_name: str | None,
+    remote: str,
 ) -> list[str]:
     """Those to load at the start."""
     named, skipped = _startup_models(extra), set(options.skip_model)
     unknown = sorted({*named, *skipped} - set(names))
     if unknown:
         raise Refused(f"{options.model_repository} has no model {unknown[0]}; it has {', '.join(names)}")
-    if not skipped:
+    if options.tier:
+        return tiers_elsewhere.alone(names, options.tier, named or skipped)
+    elsewhere = tiers_elsewhere.left_out(names, skipped, named, remote) if remote else set()
+    if not skipped and (named or not elsewhere):
         return named or names
     if named or flag_value(extra, "--model-control-mode") in ("none", "poll"):
-        raise Refused("--skip-model cannot be combined with --load-model, nor with --model-control-mode=none or poll")
+        which = "--skip-model" if skipped else "--remote"
+        raise Refused(f"{which} cannot be combined with --load-model, nor with --model-control-mode=none or poll")
+    skipped |= elsewhere
     left = model_folders.without(repository, names, skipped, config_name)
     if not left:
         raise Refused("--skip-model leaves out every model")

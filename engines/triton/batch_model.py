@@ -19,10 +19,11 @@ from engines.triton import grammar_lanes, libraries, tensors
 from engines.triton.batch_answer import BatchAnswer, Held, error_of_row, in_both_names
 from engines.triton.coalescer import Pace
 from engines.triton.engine import Engine, Periods
+from engines.triton.engine_metrics import EngineMetrics
 from engines.triton.silence import Patience
 from engines.triton.submission import Submission
 from engines.triton.tensors import Arrays, EngineRequest
-from engines.triton.triton_model import EngineMetrics, limits_of
+from engines.triton.triton_model import limits_of
 from engines.worker.grammar_process import GrammarStart
 from engines.worker.shared_launch import SharedWorker
 from engines.worker.worker import Start

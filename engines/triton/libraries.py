@@ -37,6 +37,6 @@ def choose(given: Mapping[str, str]) -> tuple[Kind, EngineParameters]:
     """The library that config.pbtxt's parameters name, and its settings. Raises BadParameter."""
     name = given.get(_PARAMETER, _DEFAULT)
     if name not in _KINDS:
-        raise BadParameter(f"parameter {_PARAMETER} is {name!r}; legal: {', '.join(_KINDS)}")
+        raise BadParameter(f"parameter {_PARAMETER} is {name!r}; legal: {', '.join(_KINDS)}, remote")
     kind = _KINDS[name]
     return kind, kind.read({key: value for key, value in given.items() if key != _PARAMETER})

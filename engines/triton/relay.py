@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 from engines.triton.attempt import attempt
-from engines.triton.stream import Stream
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +27,12 @@ _SECONDS_AFTER_A_FAULT = 0.1  # Before the thread goes on after a bug of ours: i
 
 class _Relieved(BaseException):
     """Another thread has taken this one's place. Not an Exception, which would be caught on the way."""
+
+
+class Stream(Protocol):
+    """`backlog`: what is to be done for it once the thread that waits with it moves again; None while none does."""
+
+    backlog: deque[Callable[[], object]] | None
 
 
 @dataclass

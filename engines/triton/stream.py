@@ -16,6 +16,13 @@ from engines.triton.tensors import Arrays, EngineRequest
 FAILED = np.array([[-1]], dtype=np.int32)
 
 
+def failure_as_data(requested: frozenset[str]) -> Arrays:
+    """The last response in place of an error: sequence_length -1, or the id -1 where ids alone were requested."""
+    if "sequence_length" in requested:
+        return {"output_ids": np.empty((1, 1, 0), np.int32), "sequence_length": FAILED}
+    return {"output_ids": FAILED.reshape(1, 1, 1)}
+
+
 class Stream:
     """`requested` are the outputs that the client wants; nothing else is built."""
 
@@ -52,13 +59,9 @@ class Stream:
         self._sender.finish(self._tensors(now))
 
     def fail(self, error: RouterError) -> None:
-        """After data, a caller that can't receive an error (bls.triton_io.ERRORS_AS_DATA) gets sequence_length -1, or
-        the id -1 if it asked for ids alone."""
+        """After data, a caller that can't receive an error (bls.triton_io.ERRORS_AS_DATA) gets what says so."""
         if self._errors_as_data and self._has_sent:
-            if "sequence_length" in self._requested:
-                self._sender.finish({"output_ids": np.empty((1, 1, 0), np.int32), "sequence_length": FAILED})
-            else:
-                self._sender.finish({"output_ids": FAILED.reshape(1, 1, 1)})
+            self._sender.finish(failure_as_data(self._requested))
         else:
             self._sender.finish(error=error)
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from bls import contract, engine_process, errors, manifest, triton_io
 from bls.contract import ENGINE_PREFIX
-from engines.triton import grammar_lanes, libraries, metrics, tensors
+from engines.triton import grammar_lanes, libraries, tensors
 from engines.triton.coalescer import Pace
 from engines.triton.engine import Engine, Periods
+from engines.triton.engine_metrics import EngineMetrics
 from engines.triton.silence import Patience
 from engines.worker import parameters
 from engines.worker.generation import Limits
@@ -94,27 +95,3 @@ def limits_of(built: manifest.Manifest, settings: parameters.EngineParameters, s
         cache_tokens=statistics.total_blocks * statistics.block_tokens,
         prompt_tokens=built.context_tokens if settings.chunked_context else settings.max_num_tokens,
     )
-
-
-class EngineMetrics:
-    """TensorRT-LLM's families, nv_trt_llm_..._metrics. What a library doesn't tell is left out."""
-
-    def __init__(self, model: str, version: str) -> None:
-        self._labels = {"model": model, "version": version}
-        self._metrics = triton_io.Metrics()
-        self._declared: set[str] = set()
-        self._published: dict[tuple[str, str], float] = {}
-
-    def publish(self, now: Statistics) -> None:
-        for (family, kind), value in metrics.values(now).items():
-            # Each set is a round trip to the server: most values haven't changed.
-            if self._published.get((family, kind)) != value:
-                self._set(family, kind, value)
-                self._published[family, kind] = value
-
-    def _set(self, family: str, kind: str, value: float) -> None:
-        name, (label, description) = f"nv_trt_llm_{family}_metrics", metrics.FAMILIES[family]
-        if family not in self._declared:
-            self._metrics.declare(name, "GAUGE", description)
-            self._declared.add(family)
-        self._metrics.set(name, value, **self._labels, **{label: kind})

@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from gateway import kserve
+from bls import kserve
 
 WORD = " word"
 

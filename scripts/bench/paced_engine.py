@@ -26,7 +26,7 @@ class Running:
     """One request. `due` is when its next piece is ready."""
 
     def __init__(self, request: Any, sender: triton_io.Sender, arrays: Mapping[str, Any]) -> None:
-        self.id = request.request_id()
+        self.id = request.request_id() or f"unnamed {id(self)}"
         self.sender = sender
         prompt = arrays["input_ids"].reshape(-1).tolist()
         limit = int(arrays["request_output_len"].flat[0])

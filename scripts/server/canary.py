@@ -49,6 +49,8 @@ _TOKENIZER_BODY = {
     "outputs": [{"name": "REQUEST_INPUT_LEN"}],
 }
 _ENGINE_BODY = {"input_ids": [1, 2], "input_lengths": 2, "request_output_len": 1}
+# For one whose engine is elsewhere: whether its process answers, whatever becomes of those servers.
+_REMOTE_BODY = {**_ENGINE_BODY, "stop": True}
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def probes(settings: Settings) -> list[Probe]:
         found.append(Probe(GRPC, grpc, None, strikes=4))  # nothing tells whether it moves
     key = {ENGINE_KEY: settings.engine_key} if settings.engine_key else {}
     for engine in set(engine_models(settings.repository)) & set(settings.models):
-        ask = _http(settings, engine, "generate", {**_ENGINE_BODY, **key})
+        ask = _http(settings, engine, "generate", {**(_REMOTE_BODY if settings.remote else _ENGINE_BODY), **key})
         found.append(Probe(engine, ask, model=engine, strikes=4))  # a busy engine takes its time
     return found
 

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bls.contract import LLAMA_7B
+from bls.contract import LLAMA_7B, ROUTER
 from bls.tiers import is_engine
 from scripts.host.preflight import Refused
 from scripts.server import model_folders
@@ -41,4 +41,6 @@ def closed(settings: Settings, models: Sequence[str]) -> Settings:
         kept = tuple(model_folders.without(settings.repository, list(kept), {LLAMA_7B}, settings.config_name))
     if not kept:
         raise Refused("--close-engines leaves no model to serve")
+    if ROUTER not in settings.models:
+        raise Refused("--close-engines closes engines to all but llm_router, which this server doesn't have")
     return replace(settings, models=kept, engine_key=secrets.token_hex(KEY_BYTES))

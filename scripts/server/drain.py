@@ -48,7 +48,8 @@ class Quiet:
         done = " ".join(line for line in page.splitlines() if line.startswith(_DONE))
         port = self._generation.settings.http_port
         busy = idle_connections.count_busy(self._generation.server.pid, port, QUIET_MS)
-        is_quiet = bool(page) and done == self._done and not busy and in_flight(page) == 0
+        waits = in_flight(page, self._generation.settings.has_engines)
+        is_quiet = bool(page) and done == self._done and not busy and waits == 0
         self._done = done
         self._looks = self._looks + 1 if is_quiet else 0
         return self._looks >= QUIET_LOOKS
@@ -94,8 +95,11 @@ class Drain:
         return self._has_answered_all or self.generation.server.has_ended_well()
 
 
-def in_flight(metrics: str) -> float:
-    """How many requests the page says are waiting or being answered."""
+def in_flight(metrics: str, has_engines: bool = True) -> float:
+    """How many requests the page says are waiting or being answered; where the engines are elsewhere (not
+    `has_engines`), their figures are of all their clients."""
+    if not has_engines:
+        return _sum(metrics, *_IN_FLIGHT)
     engines = [line for line in metrics.splitlines() if any(kind in line for kind in _ENGINES_TYPES)]
     return _sum(metrics, *_IN_FLIGHT) + _sum("\n".join(engines), _ENGINES)
 

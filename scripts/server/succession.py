@@ -132,7 +132,11 @@ class Succession:
             else:
                 self._reported.add(hung)
                 self._say(f"error: {hung} answers nothing; only a new server helps: scripts/serve --replace")
-        elif old > OLD_PROCESSES and not in_flight(active.metrics()) and self._beside_is_possible(active):
+        elif (
+            old > OLD_PROCESSES
+            and not in_flight(active.metrics(), self._settings.has_engines)
+            and self._beside_is_possible(active)
+        ):
             self._replace(f"{old} processes that were replaced can't end", ends_at_once=False)
 
     def _bury(self, active: Generation) -> bool:

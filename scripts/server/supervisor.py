@@ -9,6 +9,7 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from engines.remote.names import DRAINING
 from scripts.host.interruption import stop_signals
 from scripts.host.progress import Progress
 from scripts.server import control_key, metrics_relay, readiness, spare_models
@@ -177,10 +178,12 @@ class Supervisor:
         return dict(active.server.count_stubs(fresh=False)) if active else {}
 
     def _metrics(self) -> str:
-        """Of the server that serves, and of the last one while it ends."""
+        """Of the server that serves, and of the last one while it ends; and whether it is about to, for routers whose
+        engine it is (engines/remote)."""
         active = self._servers.active
         ending = [drain.generation for drain in self._servers.drains]
-        return next((page for each in [active, *ending] if each and (page := each.metrics())), "")
+        page = next((page for each in [active, *ending] if each and (page := each.metrics())), "")
+        return page and f"{page}# TYPE {DRAINING} gauge\n{DRAINING} {int(self._readiness.is_stopping)}\n"
 
     def _write_ready_file(self, generation: Generation) -> None:
         if not self._ready_file:

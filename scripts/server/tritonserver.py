@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from engines.remote.settings import VARIABLE as REMOTE_VARIABLE
 from scripts.host import children, hidden_arguments, processes, shared_memory
 from scripts.server import control_key
 from scripts.server.control_key import ControlKey
@@ -48,6 +49,7 @@ class Settings:
     shares_ports: bool = False  # whether a second server may listen beside it, for a changeover
     listens: bool = True  # a rank of MPI beyond the first has no endpoints
     engine_key: str = ""  # which the engines' models ask for, so that no client can use them past the router
+    remote: str = ""  # where the tiers' engine servers are, if not here: LLM_ROUTER_REMOTE of engines/remote
     left_out: str = ""  # which models are not served although they were asked for, and why
     control_key: ControlKey | None = None  # None: what changes the server is open to whoever reaches it
 
@@ -55,6 +57,11 @@ class Settings:
     def local_host(self) -> str:
         """Where a client on this machine reaches the server."""
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+
+    @property
+    def has_engines(self) -> bool:
+        """Whether its engines compute on this machine."""
+        return not self.remote
 
     @property
     def loads_explicitly(self) -> bool:
@@ -119,6 +126,8 @@ def start_of(settings: Settings, installation: Installation) -> Start:
     found = variables(installation, prefix)
     if settings.engine_key:
         found[ENGINE_KEY_VARIABLE] = settings.engine_key
+    if settings.remote:
+        found[REMOTE_VARIABLE] = settings.remote
     return Start(installation.tritonserver, tuple(words), found, installation.root, prefix)
 
 

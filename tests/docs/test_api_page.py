@@ -8,6 +8,7 @@ from bls import errors, request, request_log, shadow
 from bls.contract import LLAMA_7B_ENSEMBLE_CONTRACT, ROUTER_CONTRACT
 from bls.paths import ROOT
 from bls.routing import service
+from engines.remote import names
 from tests.docs.pages import PAGES
 
 PAGE = PAGES["docs/api.md"]
@@ -44,7 +45,7 @@ def test_the_classes_of_errors_are_those_of_the_code():
 def test_the_metrics_are_those_that_the_code_has():
     own = {
         value
-        for module in (request_log, shadow, service)
+        for module in (request_log, shadow, service, names)
         for value in vars(module).values()
         if isinstance(value, str) and value.startswith("llm_router_")
     }

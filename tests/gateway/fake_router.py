@@ -16,9 +16,9 @@ from typing import Any
 
 import grpc
 
+from bls import kserve
 from bls.errors import BadRequest
 from bls.tokens.messages import read_messages
-from gateway import kserve
 from tests.server.echo_repository import ENDLESS, FAILS_FIRST, FAILS_LATER, SILENT
 
 CONTEXT = 8192

@@ -77,7 +77,9 @@ def test_an_engine_is_one_decoupled_instance_without_a_queue_delay(path, config)
     assert not config.dynamic_batching.preferred_batch_size
 
 
-@pytest.mark.parametrize(("path", "config"), ENGINE_CONFIGS)
+@pytest.mark.parametrize(
+    ("path", "config"), [given for given in ENGINE_CONFIGS if given.values[0].name != "remote.pbtxt"]
+)
 def test_an_engine_states_its_batching_and_its_cache(path, config):
     assert config.parameters["gpt_model_type"].string_value == "inflight_fused_batching"
     assert config.parameters["enable_kv_cache_reuse"].string_value in ("true", "false")

@@ -1,4 +1,5 @@
-"""The large engine, where Python drives it: on a CPU, or by TensorRT-LLM's LLM API (see configs/).
+"""The large engine, where Python drives it: on a CPU, by TensorRT-LLM's LLM API, or on other machines (see
+configs/).
 
 TensorRT-LLM's own backend (config.pbtxt) doesn't read this file.
 """
@@ -6,12 +7,12 @@ TensorRT-LLM's own backend (config.pbtxt) doesn't read this file.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engines.triton.triton_model import EngineModel
+from engines.model import engine_model
 
 
 class TritonPythonModel:
     def initialize(self, args: Mapping[str, str]) -> None:
-        self.model = EngineModel(args)
+        self.model = engine_model(args)
 
     def execute(self, requests: Sequence[Any]) -> None:
         self.model.execute(requests)

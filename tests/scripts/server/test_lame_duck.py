@@ -15,7 +15,7 @@ class FakeServer:
     """Has so many requests in flight as a test sets."""
 
     def __init__(self, models=("llm_router",), serves_metrics=True):
-        self.settings = SimpleNamespace(models=models, serves_metrics=serves_metrics, http_port=1)
+        self.settings = SimpleNamespace(models=models, serves_metrics=serves_metrics, has_engines=True, http_port=1)
         self.requests, self.has_died = 0, False
         self.server = SimpleNamespace(pid=1, exit_status=lambda: -9 if self.has_died else None)
 

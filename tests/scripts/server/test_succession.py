@@ -75,7 +75,7 @@ class World:
         self.servers: list[FakeGeneration] = []
         self.said: list[str] = []
         self.told: list[int] = []
-        settings = SimpleNamespace(ports=(1,))
+        settings = SimpleNamespace(ports=(1,), has_engines=True)
         self.succession = Succession(
             settings, plan, self.start, self.said.append, lambda each: self.told.append(each.number)
         )

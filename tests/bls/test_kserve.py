@@ -1,11 +1,11 @@
-"""The gateway's messages are those of Triton's own client, as far as they go."""
+"""Our messages are those of Triton's own client, as far as they go."""
 
 from __future__ import annotations
 
 import pytest
 from tritonclient.grpc import service_pb2
 
-from gateway import kserve
+from bls import kserve
 
 MESSAGES = [name for name in vars(kserve) if name.startswith(("Model", "Server"))]
 

@@ -1,7 +1,8 @@
-"""The protobuf messages of Triton's gRPC endpoint, as far as the gateway uses them.
+"""The protobuf messages of Triton's gRPC endpoint, as far as the gateway and remote tiers use them.
 
-Declared here rather than taken from tritonclient, which would bring numpy into the process. They live in a pool of
-their own, so both can be loaded; a test holds each field to tritonclient's. Fields that aren't named are skipped.
+Declared here rather than taken from tritonclient, which would bring numpy into the gateway's process. They live in a
+pool of their own, so both can be loaded; a test holds each field to tritonclient's. Fields that aren't named are
+skipped.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _ONE_OF = "parameter_choice"  # of InferParameter: setting one field clears the 
 
 
 def _file() -> descriptor_pb2.FileDescriptorProto:
-    file = descriptor_pb2.FileDescriptorProto(name="gateway.proto", package="inference", syntax="proto3")
+    file = descriptor_pb2.FileDescriptorProto(name="kserve.proto", package="inference", syntax="proto3")
     for line in _TABLE.strip().splitlines():
         if not line.startswith(" "):
             message = file.message_type.add(name=line)

@@ -195,7 +195,8 @@ class Answer(Iterator[Reply]):
     ) -> Iterator[Reply]:
         """The engine's answer as text, from the first engine on that took the request."""
         entry, answered = self._entry, shadow.Answered(self._request, route, encoded)
-        self._request = replace(self._request, max_tokens=stream.max_tokens)
+        if self._request.max_tokens != stream.max_tokens:
+            self._request = replace(self._request, max_tokens=stream.max_tokens)
         text = self._text(route, encoded, word_filter, verdict)
         try:
             yield from self._pieces(stream, text, answered)

@@ -46,7 +46,7 @@ def announce(model: str) -> None:
 def of(model: str) -> EngineProcess | None:
     """What serves `model` now; None where nobody said so, or where that process is gone already."""
     try:
-        pid, started = server_files.path(f"engine_{model}").read_text().split()
+        pid, started = _text(server_files.path_text(f"engine_{model}")).split()
     except (OSError, ValueError):
         return None
     found = EngineProcess(int(pid), started)
@@ -56,9 +56,13 @@ def of(model: str) -> EngineProcess | None:
 def _started(pid: int) -> str:
     """ "" for a process that is gone, or that has ended and is not waited for."""
     try:
-        # Without pathlib, which makes this take three times as long, and each request asks.
-        with open(f"/proc/{pid}/stat", "rb", 0) as file:
-            fields = file.read().decode().rpartition(")")[2].split()
+        fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     except OSError:
         return ""
     return "" if fields[0] in "ZX" else fields[19]
+
+
+def _text(path: str) -> str:
+    """Of a file: each request asks, and Path.read_text takes three times as long."""
+    with open(path, "rb", 0) as file:
+        return file.read().decode(errors="replace")

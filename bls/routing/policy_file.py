@@ -115,13 +115,17 @@ class Policy:
 
         `why` is a word; with the tier's name before it, it is the reason. Engines that are known to be down come last.
         """
-        chain = [model for model in self.settings.fallback.get(failed.model, ()) if model not in tried]
-        chain = [model for model in chain if prompt.fits(model)]
+        chain = self.others(failed, tried, prompt)
         chain.sort(key=lambda model: not state[model].usable)
         if not chain:
             return None
         reason = f"{self.tier_name(failed.model)}_{why}"
         return replace(failed, model=chain[0], reason=reason, rejected={**failed.rejected, failed.model: why})
+
+    def others(self, failed: Decision, tried: Set[str], prompt: Prompt) -> list[str]:
+        """The engines that `fall_back` chooses among."""
+        chain = self.settings.fallback.get(failed.model, ())
+        return [model for model in chain if model not in tried and prompt.fits(model)]
 
     def tier_name(self, model: str) -> str:
         tier = self.settings.tier(model)

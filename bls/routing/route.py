@@ -155,20 +155,25 @@ class Route:
         model, settings = self.decision.model, self.policy.settings
         self._since = self._admission.leave_door() or self._since
         self._admission.check(model, settings, self.prompt.priority)
-        is_last = self._next("cooling_down") is None
+        is_last = not self._has_others
         work = REQUEST_WORK + self.prompt.tokens[model] if sees_first_token else 0.0
         return self._health.begin(model, settings, in_any_case=is_last, work=work, since=self._since)
 
     @property
     def first_token_seconds(self) -> float | None:
         """How long the engine may take for its first token; None where no other could be tried."""
-        if self._next("slow") is None:
+        if not self._has_others:
             return None
         return self.policy.settings.first_token_seconds[self.decision.model]
 
+    @property
+    def _has_others(self) -> bool:
+        """Whether there is another engine to fall back to."""
+        return bool(self.policy.others(self.decision, self._tried, self.prompt))
+
     def fall_back(self, why: str) -> bool:
         """Makes the next engine of the chain the decision's; False if there is none."""
-        following = self._next(why)
+        following = self.policy.fall_back(self.decision, why, self._tried, self.prompt, self.state)
         if following is None:
             return False
         self._tried.add(following.model)
@@ -182,6 +187,3 @@ class Route:
     def pause_seconds(self) -> float:
         """Before all engines are tried again: no two requests wait for the same time."""
         return self.policy.settings.retry_seconds * random.uniform(0.5, 1.5)
-
-    def _next(self, why: str) -> Decision | None:
-        return self.policy.fall_back(self.decision, why, self._tried, self.prompt, self.state)

@@ -13,8 +13,13 @@ SHARED_MEMORY = Path("/dev/shm")
 
 def path(name: str) -> Path:
     """That of a name, among the files of this server: all its processes are children of one tritonserver."""
+    return Path(path_text(name))
+
+
+def path_text(name: str) -> str:
+    """The same, for whoever asks for it with each request."""
     prefix = os.environ.get(PREFIX_VARIABLE) or f"{_PREFIX}{os.getppid()}_{_started_at(os.getppid())}_"
-    return SHARED_MEMORY / f"{prefix}{name}"
+    return f"{SHARED_MEMORY}/{prefix}{name}"
 
 
 def _started_at(process: int) -> str:

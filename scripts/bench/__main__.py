@@ -8,6 +8,7 @@ python -m scripts.bench gateway     the gateway against gRPC on the same server:
 python -m scripts.bench goodput     the router at up to five times its capacity
 python -m scripts.bench hops        what a step of an ensemble costs, by the size of what it hands on
 python -m scripts.bench instances   tokenizer and detokenizer over instances and queue delays
+python -m scripts.bench peer        the router against a copy of NVIDIA's tensorrt_llm_bls, before one engine
 python -m scripts.bench policy      a decision with everything on, and how soon an edited policy is in force
 python -m scripts.bench remote      a router before an engine server against all on one: latency, CPU, tokens/s
 python -m scripts.bench request     the router's own Python before the first token and after the last, warm and cold
@@ -30,6 +31,7 @@ BENCHES = {
     "goodput": "scripts.bench.goodput",
     "hops": "scripts.bench.hops",
     "instances": "scripts.bench.instances",
+    "peer": "scripts.bench.peer",
     "policy": "scripts.bench.policy",
     "remote": "scripts.bench.remote",
     "request": "scripts.bench.request",

@@ -139,13 +139,13 @@ def table(title: str, found: dict[str, Any]) -> str:
         "cpu_us_per_token": "CPU us/token",
     }
     lines = [f"\n{title}", " " * 10 + "".join(f"{name:>13}" for name in columns.values())]
-    for kind in ("engine", "router", "library", "unfiltered", "filtered"):
+    for kind in ("engine", "router", "peer", "library", "unfiltered", "filtered"):
         if kind in found:
             cells = [f"{found[kind][name]:13.1f}" for name in columns]
             if kind == "library":
                 cells[-1] = f"{'-':>13}"
             lines.append(f"{kind:<10}" + "".join(cells))
-    for name in ("router_over_engine", "router_over_library", "filtered_over_unfiltered"):
+    for name in ("router_over_engine", "peer_over_engine", "router_over_library", "filtered_over_unfiltered"):
         if name in found:
             ratio = found[name]
             lines.append(f"{name.replace('_', ' ')}: {ratio['median']:.3f} ({ratio['min']:.3f} to {ratio['max']:.3f})")

@@ -46,8 +46,9 @@ WORKDIR /opt/llm-router
 COPY . .
 RUN --mount=type=cache,target=/root/.cache/pip \
     python3 -m pip install --break-system-packages --no-deps --only-binary :all: -r requirements-gpu.txt \
+ && python3 -m scripts.words compile \
  && install -d -o 1000 -g 1000 /engines engines/built logs downloads \
- && chown 1000:1000 words
+ && chown 1000:1000 words words/compiled.bin
 ENV HOME=/tmp
 USER 1000:1000
 EXPOSE 8000 8001 8002 8003

@@ -122,7 +122,8 @@ class Exchange:
         call = self._call = found.begin(message, self._timeout_seconds)
         is_over = False
         try:
-            is_over = await self._read(found, call)
+            is_whole = await self._read(found, call)
+            is_over = True
         except grpc.aio.AioRpcError as error:
             is_over = True
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and self._timeout_seconds is not None:
@@ -138,12 +139,15 @@ class Exchange:
         except errors.RouterError as error:
             is_over = True
             self._refused(found, error)
+        else:
+            if not is_whole:
+                self._lose(found, endpoints.LOST, "it ended the stream before its last response")
         finally:
             self._call = None
             found.end(call, is_over)
 
     async def _read(self, found: Endpoint, call: Call) -> bool:
-        """Hands on what comes; True after the last response. Raises RouterError for what the server says."""
+        """Hands on what comes. Whether the last response was among it. Raises RouterError for what the server says."""
         while (message := await call.rpc.read()) is not grpc.aio.EOF:
             if message.error_message:
                 raise errors.from_message(message.error_message)
@@ -152,9 +156,7 @@ class Exchange:
             if messages.is_final(message.infer_response):
                 found.worked()
                 return True
-        if not self._has_ended:
-            self._lose(found, endpoints.LOST, "it ended the stream before its last response")
-        return True
+        return False
 
     def _hand_on(self, response: Any) -> None:
         if self._has_ended:

@@ -100,8 +100,8 @@ class Pool:
         for named in self._settings.endpoints:
             try:
                 found = {Address(host, named.port) for host in await self._resolve(named.host, named.port)}
-            except OSError as error:
-                self._say(f"{named.host} has no address: {error.strerror or error}")
+            except (OSError, UnicodeError) as error:
+                self._say(f"{named.host} has no address: {getattr(error, 'strerror', None) or error}")
                 found = set()
             if found:  # An answer without any address, or none, is more often the resolver's fault than the tier's end.
                 self._known[named] = found

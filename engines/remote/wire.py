@@ -34,6 +34,7 @@ _CHANNEL = [
     # (TCP_USER_TIMEOUT), and as something is asked every second, that is soon noticed.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.enable_http_proxy", 0),  # http_proxy of the environment is for the way out, not for engine servers
     # Two endpoints must not share a connection, nor one that was closed live on.
     ("grpc.use_local_subchannel_pool", 1),
 ]

@@ -5,6 +5,7 @@ large one. All engines echo, so that each token and its time are known; what bre
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import pytest
 
 from bls.contract import LARGE, SMALL
 from engines.remote.names import EJECTED, ERRORS
+from tests.faults import victims
 from tests.server import echo_repository
 from tests.server.clients import answer, event_stream, events_of, generate, grpc_stream, idle, metric
 from tests.server.echo_repository import ENDLESS, SILENT
@@ -237,3 +239,15 @@ def test_a_stream_left_by_its_reader_ends_on_its_server(world):
     with event_stream(world.router, text_input="one two", **LONG) as events:
         next(events)
     assert eventually(lambda: sum(stopped(world.engines[name]) for name in SMALLS) == before + 1)
+
+
+@pytest.mark.slow
+def test_the_process_that_forwards_may_die_and_is_replaced(world):
+    with ThreadPoolExecutor(8) as pool:
+        asked = streams(world, pool, 6)
+        (stub,) = victims.stubs(world.router, SMALL)
+        os.kill(stub, signal.SIGKILL)
+        ends = [future.result(120) for future in asked]
+    assert all(is_an_error(event) or "[UNAVAILABLE]" in event.get("error", "") for _, event in ends), ends
+    assert eventually(lambda: "model llm_router is loaded anew" in world.router.console.read_text(), 120)
+    assert eventually(lambda: answered_by(world, text_input="one two", max_tokens=4) == SMALL, 60)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 from bls.routing.decision import State, TierState
 from bls.routing.settings import Settings
-from bls.routing.shared_table import (
+from bls.routing.shared_table import SharedTable
+from bls.routing.table_layout import (
     BUCKET_FIELDS,
     BUCKETS,
     FAILURES,
@@ -24,7 +25,6 @@ from bls.routing.shared_table import (
     SHARED,
     START,
     SUCCESSES,
-    SharedTable,
 )
 from bls.routing.waiting import Waiting
 

@@ -23,36 +23,35 @@ from pathlib import Path
 import numpy as np
 
 from bls.arrays import Array
-
-ROWS = 256  # router processes at most; the rows that nobody uses take no memory
-MODELS = 8
-BUCKETS = 10
-LATELY_SECONDS = 0.5
-
-_MAGIC = b"RTABLE02"
-_NAME_BYTES = 64
-_TEXT_BYTES = 1 << 18
-_LOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
-
-# The file: magic, how many rows were ever taken, which of them live and when somebody looked, the models' names, some
-# numbers for each model, the rows, the text.
-_TAKEN_AT = 8
-_ALIVE_AT = 16
-_ALIVE = struct.Struct(f"<d{ROWS // 8}s")  # seconds of the kernel's clock, a bit a row
-_NAMES_AT = 64
-_SHARED_AT = _NAMES_AT + MODELS * _NAME_BYTES
-SHARED = 6  # numbers a model
-_ROWS_AT = 4096
-# A row's numbers for a model: how many are in flight, the work that waits for a first token and since when, then
-# BUCKETS times these five.
-IN_FLIGHT, WAITING, SINCE, FIRST_BUCKET = range(4)
-START, SUCCESSES, FAILURES, FIRST_TOKENS, FIRST_TOKEN_SECONDS = range(5)
-BUCKET_FIELDS = 5
-ROW_NUMBERS = FIRST_BUCKET + BUCKETS * BUCKET_FIELDS
-_TEXT_AT = _ROWS_AT + ROWS * MODELS * ROW_NUMBERS * 8
-SIZE = _TEXT_AT + _TEXT_BYTES
+from bls.routing.table_layout import (
+    ALIVE,
+    ALIVE_AT,
+    BUCKET_FIELDS,
+    BUCKETS,
+    FIRST_BUCKET,
+    IN_FLIGHT,
+    MAGIC,
+    MODELS,
+    NAME_BYTES,
+    NAMES_AT,
+    PROCESS,
+    ROW_NUMBERS,
+    ROWS,
+    ROWS_AT,
+    SHARED,
+    SHARED_AT,
+    SINCE,
+    SIZE,
+    TAKEN_AT,
+    TEXT_AT,
+    TEXT_BYTES,
+    WAITING,
+)
 
 # The bytes that are locked: one for each row, each model's probe, and these.
+LATELY_SECONDS = 0.5
+
+_LOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
 _PROBE_LOCKS = ROWS
 _SETUP_LOCK = ROWS + MODELS
 _TEXT_LOCK = _SETUP_LOCK + 1
@@ -80,24 +79,25 @@ class SharedTable:
                 if os.fstat(self._file).st_size != SIZE:
                     os.ftruncate(self._file, 0)
                     os.ftruncate(self._file, SIZE)
-                    os.pwrite(self._file, _MAGIC, 0)
-                elif os.pread(self._file, len(_MAGIC), 0) != _MAGIC:
+                    os.pwrite(self._file, MAGIC, 0)
+                elif os.pread(self._file, len(MAGIC), 0) != MAGIC:
                     raise OSError(f"{path} is not a table of this version")
                 self._map = mmap.mmap(self._file, SIZE)
                 self.row = self._take_row()
         except BaseException:
             self._closing()
             raise
-        self.shared = memoryview(self._map)[_SHARED_AT : _SHARED_AT + MODELS * SHARED * 8].cast("d")
-        row_at = _ROWS_AT + self.row * MODELS * ROW_NUMBERS * 8
+        self.shared = memoryview(self._map)[SHARED_AT : SHARED_AT + MODELS * SHARED * 8].cast("d")
+        row_at = ROWS_AT + self.row * MODELS * ROW_NUMBERS * 8
         self.own = memoryview(self._map)[row_at : row_at + MODELS * ROW_NUMBERS * 8].cast("d")
         count = ROWS * MODELS * ROW_NUMBERS
-        numbers = np.frombuffer(self._map, np.float64, count, _ROWS_AT).reshape(ROWS, MODELS, ROW_NUMBERS)
+        numbers = np.frombuffer(self._map, np.float64, count, ROWS_AT).reshape(ROWS, MODELS, ROW_NUMBERS)
         self.in_flight: Array = numbers[:, :, IN_FLIGHT]
         self.waiting: Array = numbers[:, :, WAITING]
         self.since: Array = numbers[:, :, SINCE]
         self.buckets: Array = numbers[:, :, FIRST_BUCKET:].reshape(ROWS, MODELS, BUCKETS, BUCKET_FIELDS)
         numbers[self.row] = 0.0
+        numbers[self.row, 0, PROCESS] = os.getpid()
         self.alive: Array = np.array([self.row])  # the rows of living processes, when `look` looked last
         self._slots: dict[str, int] = {}
 
@@ -110,16 +110,16 @@ class SharedTable:
 
     def look(self) -> None:
         """Finds which processes live: a system call for each row that was ever taken."""
-        taken = int.from_bytes(self._map[_TAKEN_AT : _TAKEN_AT + 8], "little")
+        taken = int.from_bytes(self._map[TAKEN_AT : TAKEN_AT + 8], "little")
         self.alive = np.array([row for row in range(taken) if row == self.row or self._is_locked(row)])
         bits = np.zeros(ROWS, np.uint8)
         bits[self.alive] = 1
-        _ALIVE.pack_into(self._map, _ALIVE_AT, time.monotonic(), np.packbits(bits).tobytes())
+        ALIVE.pack_into(self._map, ALIVE_AT, time.monotonic(), np.packbits(bits).tobytes())
 
     def look_lately(self) -> None:
         """As `look`, by what another process found if it has looked less than LATELY_SECONDS ago: else 40 processes
         that are asked once a second would ask the kernel 1,600 times."""
-        looked, bits = _ALIVE.unpack_from(self._map, _ALIVE_AT)
+        looked, bits = ALIVE.unpack_from(self._map, ALIVE_AT)
         if not 0 <= time.monotonic() - looked < LATELY_SECONDS:
             self.look()
             return
@@ -129,7 +129,7 @@ class SharedTable:
     def slot(self, model: str) -> int:
         """The number of a model in the table; the same in all processes. OSError beyond MODELS models."""
         if model not in self._slots:
-            name = model.encode()[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0")
+            name = model.encode()[:NAME_BYTES].ljust(NAME_BYTES, b"\0")
             with self._locked(_SETUP_LOCK):
                 self._slots[model] = self._find_slot(name)
         return self._slots[model]
@@ -157,37 +157,35 @@ class SharedTable:
 
     def read_text(self) -> bytes:
         with self._locked(_TEXT_LOCK):
-            size = int.from_bytes(self._map[_TEXT_AT : _TEXT_AT + 8], "little")
-            return self._map[_TEXT_AT + 8 : _TEXT_AT + 8 + size]
+            size = int.from_bytes(self._map[TEXT_AT : TEXT_AT + 8], "little")
+            return self._map[TEXT_AT + 8 : TEXT_AT + 8 + size]
 
     def write_text(self, change: Callable[[bytes], bytes]) -> None:
         """Puts what `change` makes of the text in its place. ValueError if it is too long."""
         with self._locked(_TEXT_LOCK):
-            size = int.from_bytes(self._map[_TEXT_AT : _TEXT_AT + 8], "little")
-            text = change(self._map[_TEXT_AT + 8 : _TEXT_AT + 8 + size])
-            if len(text) > _TEXT_BYTES - 8:
+            size = int.from_bytes(self._map[TEXT_AT : TEXT_AT + 8], "little")
+            text = change(self._map[TEXT_AT + 8 : TEXT_AT + 8 + size])
+            if len(text) > TEXT_BYTES - 8:
                 raise ValueError(f"{len(text)} bytes are more than the table holds")
-            self._map[_TEXT_AT : _TEXT_AT + 8] = bytes(
-                8
-            )  # A writer that is killed here leaves no text, not half of one.
-            self._map[_TEXT_AT + 8 : _TEXT_AT + 8 + len(text)] = text
-            self._map[_TEXT_AT : _TEXT_AT + 8] = len(text).to_bytes(8, "little")
+            self._map[TEXT_AT : TEXT_AT + 8] = bytes(8)  # A writer that is killed here leaves no text, not half of one.
+            self._map[TEXT_AT + 8 : TEXT_AT + 8 + len(text)] = text
+            self._map[TEXT_AT : TEXT_AT + 8] = len(text).to_bytes(8, "little")
 
     def _take_row(self) -> int:
         for row in range(ROWS):
             if self._try_lock(row):
-                taken = int.from_bytes(self._map[_TAKEN_AT : _TAKEN_AT + 8], "little")
-                self._map[_TAKEN_AT : _TAKEN_AT + 8] = max(taken, row + 1).to_bytes(8, "little")
+                taken = int.from_bytes(self._map[TAKEN_AT : TAKEN_AT + 8], "little")
+                self._map[TAKEN_AT : TAKEN_AT + 8] = max(taken, row + 1).to_bytes(8, "little")
                 return row
         raise OSError(f"{self.path}: all {ROWS} rows are taken")
 
     def _find_slot(self, name: bytes) -> int:
         for slot in range(MODELS):
-            at = _NAMES_AT + slot * _NAME_BYTES
-            found = self._map[at : at + _NAME_BYTES]
+            at = NAMES_AT + slot * NAME_BYTES
+            found = self._map[at : at + NAME_BYTES]
             if not found.strip(b"\0"):
-                self._map[at : at + _NAME_BYTES] = name
-            if found in (name, bytes(_NAME_BYTES)):
+                self._map[at : at + NAME_BYTES] = name
+            if found in (name, bytes(NAME_BYTES)):
                 return slot
         raise OSError(f"{self.path}: no room for a further model, {MODELS} are known")
 

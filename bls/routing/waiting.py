@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bls.routing.shared_table import ROW_NUMBERS, SHARED, SINCE, WAITING, SharedTable
+from bls.routing.shared_table import SharedTable
+from bls.routing.table_layout import ROW_NUMBERS, SHARED, SINCE, WAITING
 
 REQUEST_WORK = 100.0  # What a request costs whatever its length, in tokens of a prompt.
 

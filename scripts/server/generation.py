@@ -12,6 +12,7 @@ from scripts.host.preflight import Refused
 from scripts.server import canary, control_key, idle_connections, metrics_relay, spare_models, steering
 from scripts.server.canary import Canary
 from scripts.server.model_control import ModelControl
+from scripts.server.old_processes import OldProcesses
 from scripts.server.restarts import Repairs
 from scripts.server.server_log import Event, Failed, Loaded, ServerLog, Stopping, Trouble
 from scripts.server.spare_models import SpareModelFailed
@@ -100,7 +101,7 @@ class Generation:
             key = control_key.for_repository(self.settings.control_key, self.settings.extra)
             settings = self.settings
             control = ModelControl(settings.local_host, settings.http_port, key, settings.plain_grpc_port)
-            self.repairs = Repairs(control, self.server.stubs)
+            self.repairs = Repairs(control, self.server.stubs, OldProcesses(self.server.idle_routers))
         self.canary.start()
 
     def care(self) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from bls.contract import ROUTER
 from bls.tiers import is_engine
 from scripts.server.model_control import READY, ControlFailed, ControlRefused, ModelControl
+from scripts.server.old_processes import OldProcesses
 from scripts.server.stub_census import StubCensus
 
 ATTEMPTS = 3
@@ -31,14 +32,18 @@ class Repairs:
     """Made when the server is ready, then `look` several times a second. Repairs run in a thread of their own.
 
     stubs: the model of each living process, the oldest first, by a fresh look at /proc or not.
+    old_routers: ends those of the router that were replaced.
     """
 
-    def __init__(self, control: ModelControl, stubs: Callable[[bool], Mapping[int, str]]) -> None:
+    def __init__(
+        self, control: ModelControl, stubs: Callable[[bool], Mapping[int, str]], old_routers: OldProcesses
+    ) -> None:
         self.has_lost = False  # whether a process was missed in the last look
         self.old: Counter[str] = Counter()  # by model, the processes that were replaced and don't end
         self.repaired: Counter[str] = Counter()  # by model, how often it was loaded anew
         self._control = control
         self._stubs = stubs
+        self._old_routers = old_routers
         self._census = StubCensus()
         self._census.look(stubs(True))
         self._suspects: set[str] = set()
@@ -56,7 +61,14 @@ class Repairs:
             lost = self._census.look(self._stubs(False))
             if lost or time.monotonic() >= self._judge_at:
                 self._judge()
+            if ended := self._old_routers.look(self._stubs(False)):
+                self._messages.put(f"model {ROUTER}: {ended} processes that were replaced did not end, and are killed")
         return [self._messages.get() for _ in range(self._messages.qsize())]
+
+    @property
+    def left_behind(self) -> int:
+        """Processes that were replaced and did not end by themselves. Of those that were killed, threads are left."""
+        return sum(self.old.values()) + self._old_routers.ended
 
     @property
     def is_repairing(self) -> bool:
@@ -135,12 +147,15 @@ class Repairs:
             self._messages.put(f"model {ROUTER} is loaded anew: processes of it were waiting for the one that died")
 
     def _load_anew(self, model: str) -> None:
+        old = {pid for pid, of in self._stubs(True).items() if of == model}
         self._control.load_anew(model)
         expected = self._control.instances(model)
         end = time.monotonic() + WHOLE_S
         while True:
             self._census.look(self._stubs(True))
             if not self._census.dead(model, expected):
+                if model == ROUTER:
+                    self._old_routers.replaced(old)
                 return
             if time.monotonic() > end or self._stopping.wait(0.2):
                 raise ControlFailed("it lacks a process again")

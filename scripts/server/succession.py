@@ -21,7 +21,7 @@ from scripts.server.tritonserver import Settings, shown
 LINGER_S = 1.5  # from the moment that the new server gets the connections until the old one is asked to stop
 STANDBY_PAUSE_S = 30.0  # after a standby that didn't get ready
 START_ATTEMPTS = 3  # of a server that is aborted while it loads, which a busy machine does now and then
-OLD_PROCESSES = 64  # so many that can't end are borne, each some 20 MB
+OLD_PROCESSES = 64  # so many that don't end are borne, each some 20 MB, or 32 threads where it was killed
 
 
 class Succession:
@@ -125,7 +125,7 @@ class Succession:
     def _judge(self, active: Generation) -> None:
         """Has the server replaced that answers in part, or that has too many old processes and nothing to do."""
         hung = ", ".join(sorted(active.canary.hung))
-        old = sum(self.care.old.values())
+        old = active.repairs.left_behind if active.repairs and not active.repairs.is_repairing else 0
         if hung and hung not in self._reported:
             if self._beside_is_possible(active):
                 self._replace(f"{hung} answers nothing since a process died", ends_at_once=True)
@@ -137,7 +137,7 @@ class Succession:
             and not in_flight(active.metrics(), self._settings.has_engines)
             and self._beside_is_possible(active)
         ):
-            self._replace(f"{old} processes that were replaced can't end", ends_at_once=False)
+            self._replace(f"{old} processes that were replaced didn't end", ends_at_once=False)
 
     def _bury(self, active: Generation) -> bool:
         self._say(f"error: tritonserver died: {active.server.ending()}")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from bls.routing import table_layout
 from engines.remote.settings import VARIABLE as REMOTE_VARIABLE
 from scripts.host import children, hidden_arguments, processes, shared_memory
 from scripts.server import control_key
@@ -273,6 +274,10 @@ class TritonServer:
             self._stub_models = {pid: found[pid] for _, pid in living}
             self._rescan_at = time.monotonic() + RESCAN_S
         return self._stub_models
+
+    def idle_routers(self) -> frozenset[int]:
+        """The ids of the router's processes, living or dead, that have nothing to do. OSError where it has no table."""
+        return table_layout.idle_processes(shared_memory.FOLDER / f"{self._shm_prefix}table")
 
     def has_ended_well(self) -> bool:
         """Whether, once it has ended after `stop`, no request was cut off."""

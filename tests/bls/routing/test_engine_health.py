@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bls.contract import LARGE, SMALL
 from bls.paths import ROOT
-from bls.routing import shared_table
+from bls.routing import shared_table, table_layout
 from bls.routing.engine_health import EngineHealth
 from bls.routing.policy_file import SHIPPED, load_policy
 from bls.routing.shared_table import SharedTable
@@ -91,7 +91,7 @@ def test_threads_that_name_models_at_once_get_slots_of_their_own(path):
 
 def test_a_ninth_model_and_a_row_too_many_are_errors(path, monkeypatch):
     table = SharedTable(path)
-    for number in range(shared_table.MODELS):
+    for number in range(table_layout.MODELS):
         table.slot(str(number))
     with pytest.raises(OSError, match="no room for a further model"):
         table.slot("one more")
@@ -101,7 +101,7 @@ def test_a_ninth_model_and_a_row_too_many_are_errors(path, monkeypatch):
 
 
 def test_a_file_of_another_version_is_refused_and_one_cut_short_made_anew(path):
-    path.write_bytes(b"x" * shared_table.SIZE)
+    path.write_bytes(b"x" * table_layout.SIZE)
     with pytest.raises(OSError, match="not a table of this version"):
         SharedTable(path)
     path.write_bytes(b"x")
@@ -133,7 +133,7 @@ def test_what_processes_count_adds_up(path):
         assert state[SMALL]["in_flight"] == 0
         table = SharedTable(path)
         table.look()
-        assert table.buckets[table.alive, table.slot(SMALL), :, shared_table.SUCCESSES].sum() == 800
+        assert table.buckets[table.alive, table.slot(SMALL), :, table_layout.SUCCESSES].sum() == 800
 
 
 def test_a_killed_process_counts_no_more_and_its_row_is_taken_again(path):
@@ -300,7 +300,7 @@ def test_whatever_happens_at_most_one_probes_and_counts_return_to_nothing(tmp_pa
     for who, what in steps:
         process = processes[who]
         if what == "begin":
-            was_open = process.table.shared[process.table.slot(SMALL) * shared_table.SHARED] != 0
+            was_open = process.table.shared[process.table.slot(SMALL) * table_layout.SHARED] != 0
             others = [p for p in processes if p is not process and any(a._is_probe for a in p.attempts.values())]
             number = process.begin(SMALL)
             assert not (was_open and others and number is not None)

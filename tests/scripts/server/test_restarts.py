@@ -10,7 +10,10 @@ import pytest
 from bls.contract import ROUTER, SMALL
 from scripts.server import restarts
 from scripts.server.model_control import ControlFailed
+from scripts.server.old_processes import OldProcesses
 from scripts.server.restarts import ATTEMPTS, Repairs
+
+NO_ROUTERS = OldProcesses(frozenset)
 
 
 class FakeServer:
@@ -59,7 +62,7 @@ def server() -> FakeServer:
 def watch(server, monkeypatch) -> Repairs:
     for name in ("PAUSE_S", "SECOND_LOOK_S", "LOOK_S", "WHOLE_S", "REST_S"):
         monkeypatch.setattr(restarts, name, 0.0)
-    return Repairs(server, server.stubs)
+    return Repairs(server, server.stubs, NO_ROUTERS)
 
 
 def looks(watch: Repairs, count: int) -> list[str]:
@@ -185,7 +188,7 @@ def test_the_router_is_loaded_anew_after_an_engine_whose_process_died(monkeypatc
     for name in ("PAUSE_S", "SECOND_LOOK_S", "LOOK_S", "WHOLE_S", "REST_S"):
         monkeypatch.setattr(restarts, name, 0.0)
     server = Engine()
-    watch = Repairs(server, server.stubs)
+    watch = Repairs(server, server.stubs, NO_ROUTERS)
     server.kill_one()
     looks(watch, 2)
     said = after_the_repair(server, watch)

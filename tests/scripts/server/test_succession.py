@@ -21,7 +21,7 @@ class FakeGeneration:
         self.number = number
         self.settings = SimpleNamespace(log=Path(f"{number}.log"), models=(), drain_s=30, http_port=1)
         self.canary = SimpleNamespace(hung=frozenset(), is_whole_server_hung=False)
-        self.repairs = SimpleNamespace(repaired=Counter(), old=Counter())
+        self.repairs = SimpleNamespace(repaired=Counter(), old=Counter(), left_behind=0, is_repairing=False)
         self.server = self
         self.pid = number
         self.failure, self.failed = "", set[str]()
@@ -228,7 +228,7 @@ def test_where_the_old_one_ends_first_the_new_one_waits_for_that(world):
 
 def test_too_many_old_processes_are_left_behind_in_a_quiet_moment(world, monkeypatch):
     found = world()
-    found.servers[0].repairs.old["m"] = succession.OLD_PROCESSES + 1
+    found.servers[0].repairs.left_behind = succession.OLD_PROCESSES + 1
     monkeypatch.setattr(found.servers[0], "metrics", lambda: "llm_router_requests_in_flight 1\n")
     found.mind(3)
     assert len(found.servers) == 1

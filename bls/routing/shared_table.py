@@ -48,10 +48,10 @@ from bls.routing.table_layout import (
     WAITING,
 )
 
-# The bytes that are locked: one for each row, each model's probe, and these.
 LATELY_SECONDS = 0.5
-
 _LOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
+
+# The bytes that are locked: one for each row, each model's probe, and these.
 _PROBE_LOCKS = ROWS
 _SETUP_LOCK = ROWS + MODELS
 _TEXT_LOCK = _SETUP_LOCK + 1

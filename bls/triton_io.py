@@ -23,6 +23,7 @@ import triton_python_backend_utils as pb_utils
 from bls import errors
 from bls.arrays import Array, Tensors, quick_lookup, quick_serializer, strings
 from bls.contract import ENGINE_CONTROL, Contract
+from bls.kept_tensors import KeptTensors
 
 # A parameter of the router's engine requests. An error that follows data is lost in a BLS iterator of python_backend
 # 24.10 (it carries no id) and may even reach another request: such an error is sent as sequence_length -1 instead,
@@ -45,9 +46,6 @@ CALL_ATTEMPTS = 3
 # works in order, so an answer to a later `is_cancelled` says that it's done. At the process's end they aren't freed:
 # the shared memory that they lie in is gone by then.
 _ended_streams: list[Any] = []
-
-_kept_tensors: dict[tuple[str, int, tuple[int, ...], int], Any] = {}
-_MOST_KEPT = 500
 
 
 # Its Tensor looks these up by name each time.
@@ -143,22 +141,7 @@ def _triton_error(error: errors.RouterError) -> Any:
 
 
 def response(tensors: Tensors) -> Any:
-    return pb_utils.InferenceResponse([_tensor(name, array) for name, array in tensors.items()])
-
-
-def _tensor(name: str, array: Array) -> Any:
-    """Of single numbers and booleans each process sends the same few again and again: those are made once, and lie in
-    shared memory once."""
-    if array.size != 1 or array.dtype.kind not in "ib":
-        return pb_utils.Tensor(name, array)
-    key = name, array.dtype.num, array.shape, array.item()
-    tensor = _kept_tensors.get(key)
-    if tensor is None:
-        tensor = pb_utils.Tensor(name, array.copy())
-        if len(_kept_tensors) < _MOST_KEPT:
-            # At the process's end the shared memory goes first.
-            _kept_tensors[key] = _never_freed(tensor)
-    return tensor
+    return pb_utils.InferenceResponse([_tensors.of(name, array) for name, array in tensors.items()])
 
 
 def answer_each(
@@ -258,7 +241,7 @@ class Models:
     def _request(self, model: str, tensors: Tensors, outputs: Sequence[str], request_id: str) -> Any:
         return pb_utils.InferenceRequest(
             model_name=model,
-            inputs=[_tensor(name, array) for name, array in tensors.items()],
+            inputs=[_tensors.of(name, array) for name, array in tensors.items()],
             requested_output_names=list(outputs),
             request_id=request_id,
             parameters={**_INTERNAL, **({ERRORS_AS_DATA: True} if request_id else {})},
@@ -352,3 +335,7 @@ def _free(things: Sequence[Any]) -> None:
     """Takes back `_never_freed`."""
     for thing in things:
         ctypes.pythonapi.Py_DecRef(ctypes.py_object(thing))
+
+
+# Those that are kept are never freed: at the process's end, the shared memory that they lie in is gone first.
+_tensors = KeptTensors(lambda name, array: pb_utils.Tensor(name, array), _never_freed)

@@ -199,6 +199,14 @@ def test_the_config_maps_hold_what_the_repository_has():
     assert words == {str(path.relative_to(ROOT / "words")).replace("/", "."): path.read_text() for path in lists}
 
 
+def test_a_packaged_chart_has_all_that_the_folder_links_to(tmp_path):
+    done = run("package", str(CHART), "--destination", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (package,) = tmp_path.iterdir()
+    assert template(chart=package) == template()
+    assert package.stat().st_size < 200_000  # no compiled word lists
+
+
 def test_a_long_name_of_a_release_is_cut_where_kubernetes_would_refuse_it():
     done = run("template", "chat" * 13, str(CHART), *values_of("tiers"), *values_of("gpu"), "--set=topology=tiers")
     assert done.returncode == 0, done.stderr

@@ -13,6 +13,7 @@ from gateway.keys import BadKeys, Key, Keys, new_key, read_file, read_line
 from gateway.ledger import Ledger, Spent, this_month
 from gateway.limits import Limits
 from tests.gateway.gateway_process import ROOT, running
+from tests.kubelet import ConfigMapVolume
 from tests.waiting import eventually
 
 SECRET, DIGEST = new_key()
@@ -52,6 +53,19 @@ def test_a_bad_line_is_refused_with_its_place(tmp_path, line):
     file.write_text(f"# first\n\n{line}\n")
     with pytest.raises(BadKeys, match=":3: "):
         read_file(file)
+
+
+def test_a_secret_that_kubelet_swaps_is_read_again(tmp_path):
+    volume = ConfigMapVolume(tmp_path / "keys", {"keys.txt": "# nobody yet\n"})
+    keys, asked = Keys(volume.folder / "keys.txt"), {b"x-api-key": SECRET.encode()}
+    with pytest.raises(NoKey):
+        keys.find(asked)
+    volume.update({"keys.txt": f"alice {DIGEST}\n"})
+    keys.refresh()
+    assert keys.find(asked).name == "alice"
+    volume.update({"keys.txt": "nonsense\n"})
+    keys.refresh()
+    assert keys.find(asked).name == "alice"
 
 
 def test_a_key_comes_as_bearer_as_x_api_key_or_as_a_browsers_password(tmp_path):

@@ -145,6 +145,8 @@ TYPOS = [
     ("longestAnswerSeconds=0", "longestAnswerSeconds"),
     ("words.files.deny/x=y", "deny/x"),
     ("autoscaling.router.load=7", "load"),
+    ("autoscaling.router.min=0", "min"),
+    ("autoscaling.kind=keda,autoscaling.router.max=1", "max is 1; it must be min, 2"),
 ]
 
 

@@ -37,10 +37,11 @@ DEFAULTS = {
     "unavailable": "0",
     "truncated": "0",
     "padding": "0",
+    "hangs": "0",
     "identity": "{}",
 }
 
-_NOTHING = {"started": 0, "stopped": 0, "cancelled": 0}
+_NOTHING = {"started": 0, "stopped": 0, "cancelled": 0, "looks": 0}
 
 
 class EngineServer:
@@ -91,7 +92,8 @@ class EngineServer:
         self._get(f"/set?{urlencode(values)}")
 
     def told(self) -> dict[str, Any]:
-        """started, stopped, cancelled, running: of requests; ids: the prompts of those that were started."""
+        """started, stopped, cancelled, running: of requests; ids: the prompts of those that were started; looks: how
+        often it was asked whether its model is ready."""
         found: dict[str, Any] = json.loads(self._get("/told"))
         return found
 
@@ -121,6 +123,7 @@ class _Engine:
         return self.values[name] == "1"
 
     async def ready(self, request: Any, context: Any) -> Any:
+        self.told["looks"] += 1
         return kserve.ModelReadyResponse(ready=self.is_set("ready"))
 
     async def infer(self, request: Any, context: Any) -> Any:
@@ -195,6 +198,8 @@ class _Engine:
             self.values, self.told = dict(DEFAULTS), {**self.told, **_NOTHING, "ids": []}
         if path.startswith("/set"):
             self.values.update(parse_qsl(urlsplit(path).query))
+        if path == "/metrics" and self.is_set("hangs"):
+            return
         text = json.dumps(self.told) if path == "/told" else self._metrics()
         head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n"
         writer.write((head + text).encode())

@@ -24,8 +24,9 @@ from engines.triton.identity import Identity
 
 log = logging.getLogger(__name__)
 
-CHECK_SECONDS = 1.0
-HURRY_SECONDS = 0.5  # between two looks at one that is away
+CHECK_SECONDS = 1.0  # between two questions to one that is used
+HURRY_SECONDS = 0.5  # the same of one that is away
+LOOK_SECONDS = 0.1  # until one that is heard again is looked at
 ANSWER_SECONDS = 3.0  # for an answer to a look, which is no verdict by itself
 SUSPECT_SECONDS = 3.0
 COMPARE_SECONDS = 10.0  # between two looks at which model it serves: it may have been loaded anew
@@ -75,12 +76,12 @@ class Endpoint:
         self._settings = settings
         self._clock = clock
         self._wire = wire.Wire(self.name, settings.key)
-        self._why_not = _STARTING
+        self._away = self._why_not = _STARTING  # the first by what `_listen` hears, the second by all that is known
         self._heard_at = self._since = clock()
         self._ejected_until = self._compared_at = float("-inf")
         self._failures = 0
         self._calls: set[Call] = set()
-        self._tasks = [asyncio.create_task(self._mind()), asyncio.create_task(self._watch())]
+        self._tasks = [asyncio.create_task(each) for each in (self._listen(), self._inspect(), self._watch())]
 
     @property
     def why_not(self) -> str:
@@ -140,7 +141,7 @@ class Endpoint:
     def is_away(self, error: str, why: str) -> None:
         """The connection broke: it gets nothing more until it has been looked at."""
         self.errors[error] += 1
-        self._leave(AWAY, why)
+        self._lose(why)
 
     async def stop(self, call: Call) -> None:
         """Has the request end there with what it has. Raises AioRpcError."""
@@ -153,44 +154,51 @@ class Endpoint:
             call.give_up("the connection is closed")
         await self._wire.close()
 
-    async def _mind(self) -> None:
-        """Runs until it is cancelled."""
+    async def _listen(self) -> None:
+        """Asks whether it lives, and whether its model is ready. Runs until it is cancelled."""
         while True:
             try:
-                await self._check()
+                is_ready = await self._wire.is_ready(self._model, ANSWER_SECONDS)
+                self._heard_at = self._clock()
+                self._away = "" if is_ready else f"{self._model} is not ready there"
+                if self._away:
+                    self._leave(self._away)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED or self._away == _STARTING:
+                    self._lose(wire.said(error))
+            await asyncio.sleep(HURRY_SECONDS if self._away else CHECK_SECONDS)
+
+    async def _inspect(self) -> None:
+        """Asks what else decides whether it is used; apart from `_listen`, which it must not hold up. Runs until it is
+        cancelled."""
+        while True:
+            try:
+                await self._look()
             except Exception:  # A bug of ours: the endpoint must not stay as it is for ever.
                 log.exception("looking at %s", self.name)
                 self._leave("looking at it failed")
-            self.was_checked.set()
-            await asyncio.sleep(HURRY_SECONDS if self._why_not else CHECK_SECONDS)
+            if self._away != _STARTING:
+                self.was_checked.set()
+            pause = HURRY_SECONDS if self._why_not else CHECK_SECONDS
+            await asyncio.sleep(pause if self._is_heard() else LOOK_SECONDS)
 
-    async def _check(self) -> None:
-        try:
-            is_ready = await self._wire.is_ready(self._model, ANSWER_SECONDS)
-            self._heard_at = self._clock()
-            problem = await self._problem(is_ready)
-        except grpc.aio.AioRpcError as error:
-            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED or self._why_not == _STARTING:
-                self._leave(AWAY, wire.said(error))
+    def _is_heard(self) -> bool:
+        return not self._away
+
+    async def _look(self) -> None:
+        if not self._is_heard():
             return
-        if problem:
+        if self._settings.metrics_port:
+            self.figures = await figures.read(self.address.host, self._settings.metrics_port, self._model)
+        problem = "it is about to end" if self.figures and self.figures.is_draining else await self._mismatch()
+        if problem and self._is_heard():
             self._leave(problem)
-        elif self._why_not:
+        elif self._why_not and self._is_heard():
             log.info("%s of %s is used from now on", self.name, self._model)
             self._why_not, self._since = "", self._clock()
 
-    async def _problem(self, is_ready: bool) -> str:
-        """Why it may not be asked although it answers. Raises AioRpcError."""
-        if not is_ready:
-            return f"{self._model} is not ready there"
-        if self._settings.metrics_port:
-            self.figures = await figures.read(self.address.host, self._settings.metrics_port, self._model)
-            if self.figures and self.figures.is_draining:
-                return "it is about to end"
-        return await self._mismatch()
-
     async def _mismatch(self) -> str:
-        """How its model differs from this one. Raises AioRpcError."""
+        """How its model differs from this one; asked when it comes, and now and then."""
         is_due = self._clock() - self._compared_at >= COMPARE_SECONDS
         if not self._settings.compare_models or (not self._why_not and not is_due):
             return ""
@@ -198,7 +206,8 @@ class Endpoint:
             text = await self._wire.control(self._model, "", "identity")
         except grpc.aio.AioRpcError as error:
             if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                raise
+                # It will say so sooner or later; until then what it said last holds.
+                return "its engine_control does not answer" if self._why_not else ""
             text = ""
         self._compared_at = self._clock()
         found = identity.difference(self._own, text)
@@ -208,6 +217,10 @@ class Endpoint:
         if problem != self._why_not:
             self.errors[MISMATCH] += 1
         return problem
+
+    def _lose(self, detail: str) -> None:
+        self._away = AWAY
+        self._leave(AWAY, detail)
 
     def _leave(self, why: str, detail: str = "") -> None:
         """`detail` is for the log alone: it may hold addresses."""

@@ -152,20 +152,21 @@ class Exchange:
             if message.error_message:
                 raise errors.from_message(message.error_message)
             found.heard(call)
-            self._hand_on(message.infer_response)
-            if messages.is_final(message.infer_response):
+            is_last = messages.is_final(message.infer_response)
+            self._hand_on(message.infer_response, is_last)
+            if is_last:
                 found.worked()
                 return True
         return False
 
-    def _hand_on(self, response: Any) -> None:
+    def _hand_on(self, response: Any, is_last: bool) -> None:
         if self._has_ended:
             return
         self._has_response = True
         tensors = messages.tensors(response)
         if not self._has_length and "sequence_length" in tensors:
             tensors["output_ids"] = tensors["output_ids"][..., : tensors.pop("sequence_length").item()]
-        if messages.is_final(response):
+        if is_last:
             self._end(lambda: self._answers.finish(tensors))
         elif tensors:
             self._answers.send(tensors)

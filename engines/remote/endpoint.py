@@ -46,6 +46,7 @@ class Call:
         self.request_id = request_id
         self.has_response = False
         self.lost = ""
+        self.ended = asyncio.Event()
 
     def give_up(self, why: str) -> None:
         if not self.lost:
@@ -125,6 +126,7 @@ class Endpoint:
     def end(self, call: Call, has_ended: bool) -> None:
         """The request is over here; what of it goes on there is cancelled."""
         self._calls.discard(call)
+        call.ended.set()
         self._wire.end(call.rpc, has_ended)
 
     def worked(self) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 import grpc
@@ -25,7 +26,11 @@ from engines.triton.tensors import Arrays
 log = logging.getLogger(__name__)
 
 MOST_TRIES = 3  # endpoints that one request is sent to
-STOP_SECONDS = 1.0  # for a server to end a request that is stopped, before its stream ends without
+STOPS, STOP_SECONDS = (
+    3,
+    1.0,
+)  # So often a server is told to stop a request, within so long, before its stream ends without.
+_LOOK_SECONDS = 0.02
 _AWAY_SECONDS = 1.0  # that an engine which says it is unavailable is left alone
 
 
@@ -200,17 +205,14 @@ class Exchange:
     async def _stop(self) -> None:
         call, found = self._call, self._endpoint
         if call is not None and found is not None:
-            try:
-                await asyncio.wait_for(found.stop(call), STOP_SECONDS)
-            except (grpc.aio.AioRpcError, asyncio.TimeoutError):
-                call.rpc.cancel()
-            for _ in range(20):
-                if self._call is not call:
+            for _ in range(STOPS):  # Again, as a stop may come before the request that it is for.
+                with suppress(grpc.aio.AioRpcError, asyncio.TimeoutError):
+                    await asyncio.wait_for(found.stop(call), STOP_SECONDS)
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(call.ended.wait(), STOP_SECONDS)
                     break
-                await asyncio.sleep(STOP_SECONDS / 20)
             else:
-                call.lost = "it does not end a request that was stopped"
-                call.rpc.cancel()
+                call.give_up("it does not end a request that was stopped")
         self._end(lambda: self._answers.finish({}))  # Unless its end has come.
 
     def _end(self, act: Callable[[], None]) -> None:

@@ -199,6 +199,15 @@ def test_a_stop_reaches_the_server_and_ends_the_stream_without_an_error(tier, se
     assert sum(server.told()["cancelled"] for server in servers) == 0
 
 
+def test_a_stop_that_comes_at_once_reaches_the_server_all_the_same(tier, servers):
+    clients = [ask(tier, IDS, script=SILENT * 1000, request_id=f"request {number}") for number in range(40)]
+    for number in range(40):
+        tier.stop(f"request {number}")
+    assert [client.wait().error for client in clients] == [None] * 40
+    assert eventually(lambda: sum(server.told()["running"] for server in servers) == 0)
+    assert sum(server.told()["cancelled"] for server in servers) == 0
+
+
 def test_a_stop_ends_the_stream_of_a_frozen_server_too(tier, servers):
     client = ask(tier, IDS, script=SILENT * 1000, request_id="a")
     assert eventually(lambda: sum(server.told()["running"] for server in servers) == 1)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engines.remote.picker import BOUND
+
 Counts = npt.NDArray[np.int64]
 # (outstanding by pod, the pods' numbers, the prompt's beginning, chance) -> a place in those arrays
 Choose = Callable[[Counts, Counts, int, np.random.Generator], int]
-BOUND = 1.25  # prefix affinity's: times the mean
 
 
 def at_random(outstanding: Counts, pods: Counts, prefix: int, chance: np.random.Generator) -> int:
@@ -31,11 +32,11 @@ def least_outstanding(outstanding: Counts, pods: Counts, prefix: int, chance: np
 
 
 def prefix_affinity(outstanding: Counts, pods: Counts, prefix: int, chance: np.random.Generator) -> int:
-    """The beginning's own pod by rendezvous hashing, or the next one whose load stays below BOUND times the mean."""
-    most = BOUND * (int(outstanding.sum()) + 1) / len(pods)
-    weights = _hashed(prefix, pods)
-    weights[outstanding + 1 > np.ceil(most)] = 0
-    return int(weights.argmax())
+    """As engines/remote/picker.py: the beginning's own pod by rendezvous hashing, or, where that would have more than
+    BOUND times its share, one with the fewest."""
+    own = int(_hashed(prefix, pods).argmax())
+    most = np.ceil(BOUND * (int(outstanding.sum()) + 1) / len(pods))
+    return own if outstanding[own] + 1 <= most else least_outstanding(outstanding, pods, prefix, chance)
 
 
 def _hashed(prefix: int, pods: Counts) -> Any:

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from bls.contract import LARGE, SMALL
 from bls.routing.decision import Decision, State, example
 from bls.routing.decision_log import Recorded
+from engines.remote import picker
 from scripts.simulate import __main__ as command
 from scripts.simulate import report, scaling
 from scripts.simulate.arrivals import KINDS, Arrival, BadArrivals, Load, generate, recorded
-from scripts.simulate.choices import BOUND, CHOICES, prefix_affinity
+from scripts.simulate.choices import CHOICES, prefix_affinity
 from scripts.simulate.pod import Engine, Pod, Request
 from scripts.simulate.run import Simulation, Site
 from scripts.simulate.scaling import SIGNALS, Autoscaler, Limits, Sample
@@ -75,10 +76,13 @@ def test_what_a_prompt_begins_with_costs_less_the_second_time_until_it_is_forgot
     outstanding=st.lists(st.integers(0, 40), min_size=1, max_size=40).map(np.array),
     prefix=st.integers(0, 2**31),
 )
-def test_no_choice_by_prefix_takes_a_pod_beyond_the_bound(outstanding, prefix):
+def test_a_prefix_has_its_own_pod_unless_the_routers_bound_is_passed_and_then_one_with_the_fewest(outstanding, prefix):
     pods = np.arange(len(outstanding))
+    own = prefix_affinity(np.zeros_like(outstanding), pods, prefix, CHANCE)
+    candidates = [picker.Candidate(str(pod), float(load)) for pod, load in zip(pods, outstanding, strict=True)]
+    is_free = candidates[own].load + 1 <= picker.most(candidates[own], candidates)
     chosen = prefix_affinity(outstanding, pods, prefix, CHANCE)
-    assert outstanding[chosen] + 1 <= np.ceil(BOUND * (outstanding.sum() + 1) / len(pods))
+    assert chosen == own if is_free else outstanding[chosen] == outstanding.min()
 
 
 def test_a_pod_that_goes_takes_only_its_own_prefixes_along():

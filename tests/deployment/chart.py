@@ -28,6 +28,7 @@ SETS: dict[str, tuple[str, ...]] = {
     "keda-lws": ("tiers-lws", "keda"),
     "hpa": ("tiers", "hpa"),
     "inference-pool": ("tiers", "inference-pool"),
+    "keda-pool": ("cpu", "keda", "inference-pool"),
     "kserve": ("kserve",),
     "openshift": ("cpu", "openshift"),
 }

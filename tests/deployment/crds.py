@@ -128,6 +128,7 @@ SPECS: dict[tuple[str, str], Schema] = {
                 path=TEXT,
                 interval=DURATION,
                 relabelings=_list(_object(sourceLabels=_list(TEXT), targetLabel=TEXT, replacement=TEXT)),
+                metricRelabelings=_list(_object(sourceLabels=_list(TEXT), regex=TEXT, action={"enum": ["keep"]})),
             )
         ),
     ),

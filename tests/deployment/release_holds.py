@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.deployment.chart import named, of_kind, pods, selects
-from tests.deployment.release import invariant, server_of, serving
+from tests.deployment.release import gateway_options, gateways, invariant, server_of, serving
 
 
 @invariant
@@ -51,9 +51,16 @@ def what_prometheus_is_told_to_read_is_there(objects):
             for each in of_kind(objects, "Service")
             if selects(monitor["spec"]["selector"]["matchLabels"], each["metadata"]["labels"])
         ]
-        wanted = {each["port"] for each in monitor["spec"]["endpoints"]}
-        assert wanted == {"metrics", "ready"}
-        assert all(wanted <= {port["name"] for port in each["spec"]["ports"]} for each in found)
+        endpoints = {each["port"]: each for each in monitor["spec"]["endpoints"]}
+        opened = any(gateway_options(container).open_metrics for _, container in gateways(objects))
+        assert set(endpoints) == {"metrics", "ready"} | ({"openai"} if opened else set())
+        for each in found:
+            is_router = each["spec"]["selector"]["app.kubernetes.io/component"] == "router"
+            wanted = set(endpoints) if is_router else {"metrics", "ready"}
+            assert wanted <= {port["name"] for port in each["spec"]["ports"]}
+        # Triton's series are on the gateway's page too, and would be counted twice.
+        kept = [{"sourceLabels": ["__name__"], "regex": "llm_gateway_.*", "action": "keep"}]
+        assert not opened or endpoints["openai"]["metricRelabelings"] == kept
         components = {each["spec"]["selector"]["app.kubernetes.io/component"] for each in found}
         assert components == {pod.component for pod in serving(objects)}
         for endpoint in monitor["spec"]["endpoints"]:

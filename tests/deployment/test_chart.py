@@ -157,7 +157,6 @@ def test_a_value_that_is_misspelt_or_does_not_fit_is_refused_by_name(setting, na
 
 
 def test_each_value_has_a_place_in_the_schema():
-    """helm would refuse the chart's own values otherwise; but it takes a schema that leaves one open."""
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert set(values) <= set(schema["properties"])
@@ -218,10 +217,11 @@ def test_a_long_name_of_a_release_is_cut_where_kubernetes_would_refuse_it():
             kubernetes_validate.validate(each, VERSIONS[-1], strict=True)
 
 
-def test_a_gateway_without_keys_is_what_was_asked_for():
-    objects = template("--set=gateway.open=true", "--set=monitoring.enabled=true")
+def test_an_open_gateway_is_what_was_asked_for_and_prometheus_reads_it():
+    objects = template("--set=gateway.open=true", "--set=gateway.openMetrics=true", "--set=monitoring.enabled=true")
     for holds in INVARIANTS:
         holds(objects)
+    crds.check(*of_kind(objects, "ServiceMonitor"))
     (deployment,) = of_kind(objects, "Deployment")
     assert not any("secret" in volume for volume in deployment["spec"]["template"]["spec"]["volumes"])
 

@@ -13,7 +13,7 @@ from tests.balancers.pods import Pod, running_pods
 from tests.balancers.programs import CONFIGS, Balancer
 
 HOSTS = ("127.0.1.1", "127.0.1.2")
-ROUTERS = 6
+FEW_ROUTERS = 6
 FLAGS = ("--drain-seconds=60", "--lame-duck-s=2")
 
 
@@ -23,8 +23,10 @@ def print_with_load(text: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def pods(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Pod]]:
-    with running_pods(tmp_path_factory.mktemp("pods"), HOSTS, ROUTERS, *FLAGS) as found:
+def pods(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Pod]]:
+    """With so many router processes each as the module's ROUTERS says."""
+    routers = getattr(request.module, "ROUTERS", FEW_ROUTERS)
+    with running_pods(tmp_path_factory.mktemp("pods"), HOSTS, routers, *FLAGS) as found:
         yield found
 
 

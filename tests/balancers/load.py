@@ -148,9 +148,13 @@ class Grpc:
 
     def ask(self, pieces: int = 5, step_ms: int = 0, stream: bool = True) -> Outcome:
         """The outcome of one answer, waited for."""
+        return self.outcome(self.begin(pieces, step_ms, stream))
+
+    def outcome(self, call: Any) -> Outcome:
+        """What becomes of an RPC."""
         finish, count = "", 0
         try:
-            for response in self.begin(pieces, step_ms, stream):
+            for response in call:
                 if response.error_message:
                     return Outcome(finish, response.error_message, pieces=count)
                 finish, count = router.piece_of(response.infer_response).finish or finish, count + 1

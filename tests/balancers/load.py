@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 import grpc
 
+from bls import kserve
 from gateway import ask as router
-from gateway import kserve
 from tests.balancers.pods import SECRET
 from tests.server.echo_repository import ENDLESS
 

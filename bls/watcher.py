@@ -20,7 +20,7 @@ GONE = "gone"  # What `give_up` hears of an engine whose process died.
 _LOOKS_WITH_A_TOKEN, _LOOKS_WITHOUT = 2, 12
 
 POLL_SECONDS = 0.25  # A look is a round trip to the server, by each of 32 processes; a late one costs a few tokens.
-_FLOWING_SECONDS = 0.2  # The router's own thread looks instead, with the first response after so long,
+_FLOWING_SECONDS = 0.15  # The router's own thread looks instead, with the first response after so long,
 _STALLED_SECONDS = 0.5  # and while it does, the watcher sleeps; of an engine that falls silent it hears after this.
 GRACE_SECONDS = 5.0  # After a stop, before an engine that does not end its stream is given up.
 

@@ -38,6 +38,8 @@ class Router:
         decides = routing or Routing()
         self._parts = Parts(models, engines, metrics, words, safety, accumulate, decides, hides_cut_words)
         request_log.declare(metrics, self.policy.settings.models)
+        if decides.left_behind:
+            metrics.add(request_log.IN_FLIGHT, -decides.left_behind)
         shadow.declare(metrics)
 
     @property
@@ -55,6 +57,7 @@ class Router:
 
     def abandon(self) -> None:
         """The request that is being answered never comes back to its thread; its client has its end."""
+        self._parts.routing.abandon()
         self._parts.metrics.add(request_log.IN_FLIGHT, -1)
 
     def run_shadow(self, due: shadow.Shadow, watch: Watch) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from bls.errors import Overloaded
 from bls.routing.settings import Settings
 from bls.routing.shared_table import SharedTable
+from bls.routing.table_layout import ANSWERING
 from bls.routing.waiting import REQUEST_WORK, Waiting
 
 _LEAST_INSTANCES = 8
@@ -74,6 +75,15 @@ class Admission:
             self._check_places(settings, priority)
             self._check_wait(settings.models, settings, priority)
         self._waiting.arrive(REQUEST_WORK + characters / _CHARACTERS_A_TOKEN)
+
+    def answers(self, requests: int) -> None:
+        """Notes how many this process answers."""
+        self._table.own[ANSWERING] = requests
+
+    @property
+    def left_behind(self) -> int:
+        """How many a process was answering when it died whose place this one has taken."""
+        return self._table.left_behind
 
     def leave_door(self) -> float | None:
         """It goes on to an engine, or has ended without one. Gives when it came; None if it had left the door."""

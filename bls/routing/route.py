@@ -64,11 +64,22 @@ class Routing:
     @contextmanager
     def arrival(self, policy: Policy, characters: int, priority: int) -> Iterator[None]:
         """A request of so many characters, from its begin to its end. Raises Overloaded if there is no place for it."""
-        self._admission.arrive(policy.settings, characters, priority)
+        self._admission.answers(1)
         try:
+            self._admission.arrive(policy.settings, characters, priority)
             yield
         finally:
             self._admission.leave_door()
+            self._admission.answers(0)
+
+    def abandon(self) -> None:
+        """The request that has arrived never comes to its end here."""
+        self._admission.answers(0)
+
+    @property
+    def left_behind(self) -> int:
+        """Requests that a process was answering when it died, whose place this one has taken."""
+        return self._admission.left_behind
 
     def route(self, policy: Policy, prompt: Prompt) -> Route:
         state = policy.seen(State(self._health.state(policy.settings).tiers, datetime.now(timezone.utc)))

@@ -26,6 +26,7 @@ from bls.arrays import Array
 from bls.routing.table_layout import (
     ALIVE,
     ALIVE_AT,
+    ANSWERING,
     BUCKET_FIELDS,
     BUCKETS,
     FIRST_BUCKET,
@@ -66,6 +67,7 @@ class SharedTable:
     that one store writes.
     `own` are the numbers of this process's row, ROW_NUMBERS for each model, the only ones that it writes; `shared` are
     SHARED numbers for each model. Those two are flat and no arrays, since single numbers are faster so.
+    `left_behind`: how many requests a process was answering when it died, whose row this one has taken.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -96,6 +98,7 @@ class SharedTable:
         self.waiting: Array = numbers[:, :, WAITING]
         self.since: Array = numbers[:, :, SINCE]
         self.buckets: Array = numbers[:, :, FIRST_BUCKET:].reshape(ROWS, MODELS, BUCKETS, BUCKET_FIELDS)
+        self.left_behind = int(numbers[self.row, 0, ANSWERING])
         numbers[self.row] = 0.0
         numbers[self.row, 0, PROCESS] = os.getpid()
         self.alive: Array = np.array([self.row])  # the rows of living processes, when `look` looked last

@@ -23,8 +23,8 @@ SHARED_AT = NAMES_AT + MODELS * NAME_BYTES
 SHARED = 6  # numbers a model
 ROWS_AT = 4096
 # A row's numbers for a model: how many are in flight, the work that waits for a first token and since when, whose row
-# it is (for the first model alone), then BUCKETS times these five.
-IN_FLIGHT, WAITING, SINCE, PROCESS, FIRST_BUCKET = range(5)
+# it is and how many requests it answers (both for the first model alone), then BUCKETS times these five.
+IN_FLIGHT, WAITING, SINCE, PROCESS, ANSWERING, FIRST_BUCKET = range(6)
 START, SUCCESSES, FAILURES, FIRST_TOKENS, FIRST_TOKEN_SECONDS = range(5)
 BUCKET_FIELDS = 5
 ROW_NUMBERS = FIRST_BUCKET + BUCKETS * BUCKET_FIELDS
@@ -33,7 +33,7 @@ SIZE = TEXT_AT + TEXT_BYTES
 
 
 def idle_processes(path: Path) -> frozenset[int]:
-    """The ids of the router processes, living or dead, that have no request at an engine or at the door. OSError."""
+    """The ids of the router processes, living or dead, that answer no request. OSError."""
     content = path.read_bytes()
     if content[: len(MAGIC)] != MAGIC or len(content) != SIZE:
         raise OSError(f"{path} is not a table of this version")
@@ -41,7 +41,6 @@ def idle_processes(path: Path) -> frozenset[int]:
     found = set()
     for row in range(int.from_bytes(content[TAKEN_AT : TAKEN_AT + 8], "little")):
         first = row * MODELS * ROW_NUMBERS
-        starts = range(first, first + MODELS * ROW_NUMBERS, ROW_NUMBERS)
-        if not any(numbers[at + IN_FLIGHT] or numbers[at + WAITING] for at in starts):
+        if not numbers[first + ANSWERING]:
             found.add(int(numbers[first + PROCESS]))
     return frozenset(found)

@@ -7,8 +7,10 @@ from bls import engine_process, request_log
 from bls.contract import LARGE, SMALL
 from bls.errors import BadRequest, Busy, EngineFailed, EngineUnavailable
 from bls.router import Router
+from bls.routing.admission import Admission
 from bls.routing.policy_file import SHIPPED, load_policy
 from bls.routing.route import Routing
+from bls.routing.shared_table import SharedTable
 from bls.watcher import Watch
 from tests.fakes import FAILURE, FakeEngines, FakeMetrics, FakeModels, patient_watch, request
 
@@ -238,6 +240,27 @@ def test_the_metrics_count_each_request_once_by_model_reason_and_finish():
     assert metrics.values[(request_log.IN_FLIGHT,)] == 0
     assert metrics.values[(request_log.OUTPUT_TOKENS, SMALL)] == 5
     assert metrics.seen == {(request_log.FIRST_TOKEN, SMALL): 1, (request_log.FIRST_TOKEN, LARGE): 1}
+
+
+@pytest.mark.parametrize("is_abandoned", [False, True])
+def test_the_request_of_a_process_that_died_is_in_flight_until_another_takes_its_place(tmp_path, is_abandoned):
+    metrics = FakeMetrics()  # which all processes of a server share
+
+    def process() -> tuple[Router, SharedTable]:
+        table = SharedTable(tmp_path / "table")
+        return Router(FakeModels(), FakeEngines(), metrics, routing=Routing(admission=Admission(table))), table
+
+    router, table = process()
+    begun = router.answer(request(stream=True), patient_watch())
+    next(begun)
+    assert metrics.values[(request_log.IN_FLIGHT,)] == 1
+    if is_abandoned:  # its engine died, so that it hangs
+        router.abandon()
+        assert metrics.values[(request_log.IN_FLIGHT,)] == 0
+    table.close()  # as the end of the process would
+    process()
+    assert metrics.values[(request_log.IN_FLIGHT,)] == 0
+    begun.close()
 
 
 def test_a_refusal_of_a_model_behind_names_the_field_as_the_client_sent_it():

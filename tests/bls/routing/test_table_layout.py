@@ -6,23 +6,19 @@ import os
 
 import pytest
 
-from bls.contract import LARGE, SMALL
 from bls.routing import table_layout
+from bls.routing.admission import Admission
 from bls.routing.shared_table import SharedTable
-from bls.routing.table_layout import IN_FLIGHT, ROW_NUMBERS, WAITING, idle_processes
+from bls.routing.table_layout import idle_processes
 
 
-@pytest.mark.parametrize("number", [IN_FLIGHT, WAITING])
-@pytest.mark.parametrize("model", [SMALL, LARGE])
-def test_a_process_is_idle_while_it_has_no_request_of_any_model(tmp_path, number, model):
+def test_a_process_is_idle_while_it_answers_no_request(tmp_path):
     path = tmp_path / "table"
-    table = SharedTable(path)
-    table.slot(SMALL)
-    at = table.slot(model) * ROW_NUMBERS + number
+    admission = Admission(SharedTable(path))
     assert idle_processes(path) == {os.getpid()}
-    table.own[at] += 1
+    admission.answers(1)
     assert idle_processes(path) == frozenset()
-    table.own[at] -= 1
+    admission.answers(0)
     assert idle_processes(path) == {os.getpid()}
 
 

@@ -45,11 +45,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             tier = name.partition("-")[0]
             engines[name] = EngineServer(folder, repository, HOSTS[name], ports, f"--tier={tier}")
             stack.callback(engines[name].end)
-            engines[name].start()
+        pool = stack.enter_context(ThreadPoolExecutor())
+        starting = [pool.submit(engine.start) for engine in engines.values()]
         smalls = ",".join(engines[name].endpoint for name in SMALLS)
         flags = (f"--remote=small={smalls}", f"--remote=large={engines['large'].endpoint}")
         models = router_repository(folder / "router", ports[2], routers=14)
         router = stack.enter_context(running_server(folder, models, *flags))
+        for start in starting:
+            start.result()
+        assert eventually(lambda: metric(router, EJECTED) == 0, 60)
         yield SimpleNamespace(router=router, engines=engines, repository=repository)
 
 

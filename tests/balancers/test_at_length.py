@@ -99,19 +99,17 @@ def test_a_pod_that_dies_under_64_streams_takes_its_own_alone(api, name, pods, b
             assert eventually(lambda: client.ask(1).is_whole and min(shares_of(pods, before)) > 0, 60)
             idle(pods)
             calls = [client.begin(LONG["max_tokens"], 200) for _ in range(64)]
-            for call in calls:
-                stack.callback(call.cancel)
             at_once([partial(next, call) for call in calls])
             ends = [partial(client.outcome, call) for call in calls]
-            again = partial(client.ask)
+            leaves, again = [call.cancel for call in calls], partial(client.ask)
         else:
             streams = at_once([Stream(balancers[name].openai, LONG).begin for _ in range(64)])
             ends = [stream.finish for stream in streams]
-            again = partial(ask, balancers[name].openai)
+            leaves, again = [stream.leave for stream in streams], partial(ask, balancers[name].openai)
         pool = stack.enter_context(ThreadPoolExecutor(64))
         endings = [pool.submit(end) for end in ends]
-        for stream in streams if api == "openai" else ():
-            stack.callback(stream.leave)
+        for leave in leaves:  # before the pool's end, which waits for them
+            stack.callback(leave)
         counts = [int(pod.in_flight) for pod in pods]
         assert sum(counts) == 64
         killed = time.monotonic()

@@ -125,7 +125,7 @@ class Answer(Iterator[Reply]):
                 self._undo(stream, "rerouted")
                 stream.close()
                 route = None
-            self._entry.verdict, self._entry.failed_checks = ":".join(_named(verdict)), verdict.failed
+            self._judged_as(verdict)
             self._entry.route = known = route or routing.route(policy, prompt)
             if known.decision.is_refusal:
                 yield self._refusal(policy.settings.refusal, known.decision, verdict)
@@ -173,8 +173,16 @@ class Answer(Iterator[Reply]):
 
     def _refused(self, verdict: Verdict) -> Reply:
         """By a check of the prompt."""
-        self._entry.verdict, self._entry.failed_checks = ":".join(_named(verdict)), verdict.failed
+        self._judged_as(verdict)
         return self._refusal(verdict.reply, Decision(NO_MODEL, verdict.reason, 0), verdict)
+
+    def _judged_as(self, verdict: Verdict) -> None:
+        entry = self._entry
+        entry.verdict, entry.failed_checks, entry.prompt_lines = (
+            ":".join(_named(verdict)),
+            verdict.failed,
+            verdict.lines,
+        )
 
     def _refusal(self, text: str, decision: Decision, verdict: Verdict) -> Reply:
         self._entry.reason, self._entry.finish = decision.reason, "refused"
@@ -203,6 +211,7 @@ class Answer(Iterator[Reply]):
         finally:
             if word_filter:
                 entry.words_version, entry.filter_hits = word_filter.version, word_filter.totals
+                entry.filter_lines = list(word_filter.lines)
         self.shadow = answered.shadow(entry.finish)
 
     def _text(

@@ -21,6 +21,7 @@ class ThinkingCut:
         self._answer = WordFilter(table) if table else None
         self._thought = WordFilter(table) if table else None
         self._found: Counter[tuple[str, str]] = Counter()  # in thoughts that have ended: category and action
+        self._lines: dict[str, None] = {}  # and by which lines
 
     @property
     def version(self) -> str:
@@ -36,6 +37,11 @@ class ThinkingCut:
         for each in filter(None, (self._answer, self._thought)):
             counts.update(_counted(each))
         return [(category, action, count) for (category, action), count in sorted(counts.items())]
+
+    @property
+    def lines(self) -> dict[str, None]:
+        filters = filter(None, (self._answer, self._thought))
+        return self._lines | {line: None for each in filters for line in each.lines}
 
     def push(self, text: str) -> str:
         """What may go out now that `text` has come."""
@@ -65,6 +71,7 @@ class ThinkingCut:
         if part.is_last:
             thought.finish()
             self._found.update(_counted(thought))
+            self._lines |= thought.lines
             self._thought = WordFilter(self._table)
         self.terminated = thought.terminated
         return self._last_words(thought) if self.terminated else ""

@@ -30,6 +30,8 @@ BASELINE_COST = "llm_router_baseline_cost_total"
 FIRST_TOKEN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
+_MOST_LINES = 5  # of lists, in one line of the log
+
 # All that a request may end with: why its answer ended, or the class of its error.
 _ENDS = ("stop", "length", "stop_word", "bad_word", "filtered", "refused", "timeout", "cancelled", "engine_error")
 _ERRORS = ("bad_request", "busy", "unavailable", "internal")
@@ -95,6 +97,8 @@ class RequestRecord:
     failed_checks: Sequence[str] = ()
     words_version: str = "-"
     filter_hits: Sequence[tuple[str, str, int]] = ()  # category, action, matches
+    filter_lines: Sequence[str] = ()  # of the lists, that these were found by
+    prompt_lines: Sequence[str] = ()  # that the prompt was refused, masked or sent another way by
     tokens_saved: int = 0
     route: Route | None = None  # None until the policy has decided
     pieces: int = 0  # of the answer that have gone out, its last one not counted
@@ -126,6 +130,7 @@ class RequestRecord:
             f"request id={self.request_id[:64]!r} model={self.model} reason={self.reason} finish={self.finish}"
             f" input_tokens={self.input_tokens} output_tokens={self.output_tokens}"
             f" policy={_decided_at(self.route)} verdict={self.verdict} words={self.words_version} filter_hits={hits}"
+            f" filter_lines={_first(self.filter_lines)} prompt_lines={_first(self.prompt_lines)}"
             f" first_token_ms={first} total_ms={(time.monotonic() - self.started) * 1000:.1f}"
         )
         metrics.add(REQUESTS, model=self.model, reason=self.reason, finish=self.finish)
@@ -157,6 +162,11 @@ class RequestRecord:
             metrics.add(COST, tier.cost(self.input_tokens, self.output_tokens), model=self.model)
         if tier := settings.tier(settings.baseline):
             metrics.add(BASELINE_COST, tier.cost(baseline_tokens, self.output_tokens))
+
+
+def _first(lines: Sequence[str]) -> str:
+    """Some lines of lists: the word of each is to be looked up there, and not in a log."""
+    return ",".join([*lines[:_MOST_LINES], *(["..."] if len(lines) > _MOST_LINES else [])]) or "-"
 
 
 def _decided_at(route: Route | None) -> str:

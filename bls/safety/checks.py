@@ -6,7 +6,7 @@ What they need beside the prompt is in `Sources`. They may raise: `bls.safety.ju
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,6 +32,7 @@ from bls.safety.settings import (
     Words,
 )
 from bls.tokens.messages import PLAIN, USER, Turn
+from bls.words.list_files import line_name
 from bls.words.pattern_matcher import Match, PatternScanner
 from bls.words.table import NewestTable, WordTable
 
@@ -51,6 +52,7 @@ class Finding:
     spans: Mapping[int, list[Span]] = field(default_factory=dict)  # by turn, for MASK
     found: str = ""
     limit: str = ""
+    lines: tuple[str, ...] = ()  # of the lists, that it was found by, such as deny/names.txt:12
 
 
 NO_FINDING = Finding()
@@ -150,7 +152,8 @@ def words(check: Any, turns: Turns, sources: Sources) -> Finding:
     signals = {f"word_{name}": 1.0 for name in routing}
     finding = _of_spans("word_", actions, spans)
     if signals and finding.action == ALLOW:
-        return Finding(ROUTE, next(iter(signals)), " ".join(routing), signals)
+        routed = [span for found in spans.values() for span in found if span.name in routing]
+        return Finding(ROUTE, next(iter(signals)), " ".join(routing), signals, lines=_lines_of(routed))
     return replace(finding, signals=signals)
 
 
@@ -166,12 +169,17 @@ def _of_spans(prefix: str, actions: Mapping[str, str], spans: Mapping[int, list[
     """The worst that any span asks for. Without a prefix all have one reason: personal_data."""
     for action in (REFUSE, MASK):
         kept = {place: [span for span in found if actions[span.name] == action] for place, found in spans.items()}
-        names = [span.name for found in kept.values() for span in found]
+        hits = [span for found in kept.values() for span in found]
+        names = [span.name for span in hits]
         if names:
             detail = " ".join(f"{name}:{names.count(name)}" for name in dict.fromkeys(names))
             reason = prefix + names[0] if prefix else "personal_data"
-            return Finding(action, reason, detail, spans=kept if action == MASK else {})
+            return Finding(action, reason, detail, spans=kept if action == MASK else {}, lines=_lines_of(hits))
     return NO_FINDING
+
+
+def _lines_of(spans: Iterable[Span]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(line_name("deny", span.name, span.line) for span in spans if span.line))
 
 
 def patterns(check: Any, turns: Turns, sources: Sources) -> Finding:
@@ -192,7 +200,8 @@ def _of_matches(on_hit: Mapping[str, str], found: Sequence[Match]) -> Finding:
         for family, line in found:
             if on_hit.get(family, on_hit.get("*", ALLOW)) == action:
                 signals = {f"prompt_{family}": 1.0} if action == ROUTE else {}
-                return Finding(action, f"prompt_{family}", f"{family}.txt:{line}", signals)
+                lines = (line_name("patterns", family, line),)
+                return Finding(action, f"prompt_{family}", f"{family}.txt:{line}", signals, lines=lines)
     return NO_FINDING
 
 
@@ -202,17 +211,22 @@ def hidden(check: Any, turns: Turns, sources: Sources) -> Finding:
     found = [each for _, turn in turns for each in hidden_texts(turn.text)]
     for action in (REFUSE, ROUTE):
         for kind, text in found:
-            if check.on_hit.get(kind, ALLOW) == action and (what := _refusable(text, sources)):
+            if check.on_hit.get(kind, ALLOW) == action and (found_by := _refusable(text, sources)):
                 reason = f"hidden_{kind}"
-                return Finding(action, reason, what, {reason: 1.0} if action == ROUTE else {})
+                what, *lines = found_by
+                return Finding(action, reason, what, {reason: 1.0} if action == ROUTE else {}, lines=tuple(lines))
     return NO_FINDING
 
 
-def _refusable(text: str, sources: Sources) -> str:
+def _refusable(text: str, sources: Sources) -> Sequence[str]:
+    """A detail and the line of a list, or nothing."""
     for family, line in sources.patterns().find(text):
-        return f"{family}.txt:{line}"
+        return f"{family}.txt:{line}", line_name("patterns", family, line)
     finder = sources.words()
-    return next((span.name for span in finder.spans(text) if finder.table.prompt[span.name] == REFUSE), "")
+    for span in finder.spans(text):
+        if finder.table.prompt[span.name] == REFUSE:
+            return span.name, *_lines_of([span])
+    return ()
 
 
 def script(check: Any, turns: Turns, sources: Sources) -> Finding:

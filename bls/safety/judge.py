@@ -74,6 +74,7 @@ class Verdict:
     signals: Mapping[str, float] = field(default_factory=dict)
     checks: tuple[CheckRun, ...] = ()
     version: str = ""  # of the word lists and patterns that decided
+    lines: tuple[str, ...] = ()  # of those, that were hit, such as deny/names.txt:12
 
     @property
     def failed(self) -> tuple[str, ...]:
@@ -191,6 +192,7 @@ class _Judging:
         self._messages = ""
         self._runs: list[CheckRun] = []
         self._signals: dict[str, float] = {}
+        self._lines: dict[str, None] = {}
 
     @property
     def is_open(self) -> bool:
@@ -263,6 +265,7 @@ class _Judging:
         """What a check finds, noted."""
         run, finding = self._ran(check, list(looked_at(check, self._turns, self._trusted)))
         self._runs.append(run)
+        self._lines |= dict.fromkeys(finding.lines)
         return finding
 
     def _ran(self, check: Check, turns: Turns) -> tuple[CheckRun, Finding]:
@@ -317,6 +320,7 @@ class _Judging:
             signals=dict(self._signals),
             checks=tuple(self._runs),
             version=self._sources.version,
+            lines=tuple(self._lines),
         )
 
     def _refusal(self, check: Check, finding: Finding) -> Verdict:

@@ -19,6 +19,7 @@ class Span(NamedTuple):
     end: int
     name: str  # the category of a word, or the kind of personal data
     text: str | None
+    line: int = 0  # of the category's list; 0 where none is known
 
 
 class WordFinder:
@@ -42,8 +43,8 @@ class WordFinder:
             matcher = WordMatcher(lexicon, self._treatments, self.table.max_gap)
             found += [*matcher.feed(text), *matcher.finish()]
         return [
-            Span(start, end, self._treatments[category].name, self._texts[category])
-            for start, end, category in sorted(found)
+            Span(start, end, self._treatments[category].name, self._texts[category], line)
+            for start, end, category, line in sorted(found)
         ]
 
     def last_words(self, category: str) -> str:
@@ -61,7 +62,7 @@ def personal_spans(text: str, kinds: Iterable[str], masks: Mapping[str, str]) ->
         {kind: number for number, kind in enumerate(names)}, [Treatment(kind, "mask", "") for kind in names]
     )
     found = sorted(matcher.whole(text))
-    return [Span(start, end, names[kind], masks.get(names[kind], f"[{names[kind]}]")) for start, end, kind in found]
+    return [Span(start, end, names[kind], masks.get(names[kind], f"[{names[kind]}]")) for start, end, kind, _ in found]
 
 
 def masked(text: str, spans: Iterable[Span], mask: str) -> str:

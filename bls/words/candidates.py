@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from bls.words.trie import CLASS_BITS, EXTENDS, FIRST_CODE, LAST_DIGIT
@@ -26,12 +27,14 @@ class Match(NamedTuple):
     start: int
     end: int
     category: int
+    line: int = 0  # of the category's list, that it was found by; 0 until it is decided, and where none is known
 
 
 class Candidate(NamedTuple):
     match: Match
     needs: int  # what its end still needs, 0 when that is known
     tail: int = 0  # how far into an ending the text has come, by Lexicon.tails
+    node: int = 0  # of the trie, where the word ends
 
 
 class Candidates:
@@ -45,8 +48,8 @@ class Candidates:
         self._allowed_to = -1  # where allow words ended last,
         self._allowed_from = NEVER  # and where the longest of them began
 
-    def add(self, match: Match, needs: int) -> None:
-        self.waiting = [*self.waiting, Candidate(match, needs)]
+    def add(self, match: Match, needs: int, node: int) -> None:
+        self.waiting = [*self.waiting, Candidate(match, needs, 0, node)]
 
     def allow(self, start: int, end: int) -> None:
         """An allow word is complete."""
@@ -56,7 +59,7 @@ class Candidates:
     def seen_border(self) -> None:
         """No letter follows."""
         if self.waiting:
-            self.waiting = [Candidate(each.match, 0) for each in self.waiting if self._is_whole(each)]
+            self.waiting = [Candidate(each.match, 0, 0, each.node) for each in self.waiting if self._is_whole(each)]
 
     def seen_letter(self, code: int, last: int) -> None:
         """The symbol `code` follows `last` at once."""
@@ -69,25 +72,26 @@ class Candidates:
         if self._allowed_to >= letter_end:
             self._allowed_to = end
         self.waiting = [
-            Candidate(candidate.match._replace(end=end), candidate.needs) if candidate.needs and not candidate.tail
+            candidate._replace(match=candidate.match._replace(end=end)) if candidate.needs and not candidate.tail
             else candidate
             for candidate in self.waiting
         ]  # fmt: skip
 
     def _beside(self, candidate: Candidate, code: int, last: int) -> Candidate | None:
-        match, needs, tail = candidate
+        match, needs, tail, node = candidate
         if not needs:
             return candidate
         lexicon = self._lexicon
         if needs & NUMBER and FIRST_CODE <= code <= LAST_DIGIT:
-            return Candidate(match, needs, tail + 1) if tail + 1 < _FEWEST_DIGITS else Candidate(match, 0)
+            digits = tail + 1
+            return Candidate(match, needs, digits, node) if digits < _FEWEST_DIGITS else Candidate(match, 0, 0, node)
         joins = lexicon.joins[code]
         is_joined = 0 < joins & CLASS_BITS == lexicon.classes[last]
         if needs & TAIL and is_joined and (following := lexicon.tails.get((tail, code))):
-            return Candidate(match, needs, following)
+            return Candidate(match, needs, following, node)
         if joins & EXTENDS or (needs & BORDER and is_joined):
             return None
-        return Candidate(match, 0) if self._is_whole(candidate) else None
+        return Candidate(match, 0, 0, node) if self._is_whole(candidate) else None
 
     def _is_whole(self, candidate: Candidate) -> bool:
         """Whether what stands behind the word so far may end there."""
@@ -102,23 +106,36 @@ class Candidates:
         """
         allowed_from = self._allowed_from if self._allowed_to == end else NEVER
         waiting, decided = [], []
-        for candidate in dict.fromkeys(self.waiting):
+        for candidate in self._distinct():
             start = candidate.match.start
             if allowed_from <= start:
                 continue
             if candidate.needs or may_be_allowed_from <= start:
                 waiting.append(candidate)
             else:
-                decided.append(candidate.match)
+                decided.append(self._decided(candidate))
         self.waiting = waiting
         return decided
 
     def rest(self) -> list[Match]:
         """What the end of the text decides: all of it."""
         self.seen_border()
-        decided = list(dict.fromkeys(candidate.match for candidate in self.waiting))
+        decided = [self._decided(each) for each in self._distinct()]
         self.waiting = []
         return decided
+
+    def _distinct(self) -> Iterable[Candidate]:
+        """Where two words make the same one, that which was found first: a spelling before a run of its letters."""
+        if len(self.waiting) == 1:
+            return self.waiting
+        distinct: dict[tuple[Match, int, int], Candidate] = {}
+        for each in self.waiting:
+            distinct.setdefault(each[:3], each)
+        return distinct.values()
+
+    def _decided(self, candidate: Candidate) -> Match:
+        start, end, category, _ = candidate.match
+        return Match(start, end, category, self._lexicon.line(candidate.node, category))
 
     def copy(self) -> Candidates:
         copy = Candidates(self._lexicon)

@@ -44,6 +44,7 @@ class _Entries:
     """(symbols, root) -> what ends there, as (category or ALLOW, what its end needs: see bls.words.borders)."""
 
     ends: defaultdict[tuple[str, int], set[tuple[int, int]]] = field(default_factory=lambda: defaultdict(set))
+    lines: dict[tuple[str, int, int], int] = field(default_factory=dict)  # (symbols, root, category) -> the first line
 
 
 def compile_folder(folder: Path, target: Path) -> str:
@@ -159,10 +160,9 @@ def _add(entries: _Entries, symbols: str, number: int, word: Word, whole_words: 
     needs = borders.end_needs(symbols, whole_words=whole_words and not word.open_right)
     needs |= SPELT if borders.may_be_spelt_with_digits(symbols) else 0
     root = word_trie.AT_WORD_START if left else word_trie.ANYWHERE
-    entries.ends[symbols, root].add((number, needs))
-    if left:
-        for affix in affixes.before(symbols):
-            entries.ends[affix + symbols, root].add((number, needs))
+    for affix in ("", *(affixes.before(symbols) if left else ())):
+        entries.ends[affix + symbols, root].add((number, needs))
+        entries.lines.setdefault((affix + symbols, root, number), word.line)
 
 
 def _lexicon(manner: _Manner, entries: _Entries, treatments: list[Treatment], arrays: list[Any]) -> dict[str, Any]:
@@ -180,6 +180,9 @@ def _lexicon(manner: _Manner, entries: _Entries, treatments: list[Treatment], ar
     roots = np.fromiter((root for _, root in keys), np.int32, len(keys))
     trie = word_trie.build(words, roots, numbers, bits, alphabet)
     named = {"base": trie.base, "check": trie.check, "info": trie.info}
+    named |= _lines(
+        {node: (key, entries.ends[key]) for node, key in zip(trie.ends.tolist(), keys, strict=True)}, entries
+    )
     return {
         "separators": manner.separators,
         "repeats": manner.repeats,
@@ -191,6 +194,21 @@ def _lexicon(manner: _Manner, entries: _Entries, treatments: list[Treatment], ar
         "tails": [[alphabet.codes[symbol] for symbol in tail] for tail in tails],
         "arrays": _placed({**named, **characters.tables(normaliser(manner.folding), alphabet)}, arrays),
     }
+
+
+def _lines(
+    by_node: dict[int, tuple[tuple[str, int], set[tuple[int, int]]]], entries: _Entries
+) -> dict[str, npt.NDArray[np.int32]]:
+    """The line of each end of a listed word, by node and category; and how many of them lie before each few nodes."""
+    found = [
+        (node, entries.lines[symbols, root, category])
+        for node, ((symbols, root), ends) in sorted(by_node.items())
+        for category, _ in sorted(ends)
+        if category != ALLOW
+    ]
+    nodes, lines = np.array(found, np.int32).reshape(-1, 2).T
+    blocks = np.arange(0, max(by_node, default=0) + 1, table.LINE_BLOCK)
+    return {"lines": lines, "lines_before": np.searchsorted(nodes, blocks).astype(np.int32)}
 
 
 def _spelt(alphabet: word_trie.Alphabet) -> list[tuple[int, list[int]]]:

@@ -56,6 +56,11 @@ def decoded_lines(path: Path, tell: Tell) -> list[Line]:
     return list(_decoded(path, data, tell))
 
 
+def line_name(folder: str, name: str, line: int) -> str:
+    """How a line of a list is called in what the lists themselves must not be in, such as a log."""
+    return f"{folder}/{name}.txt:{line}"
+
+
 def list_paths(folder: Path) -> list[Path]:
     """The lists of a folder. What begins with a dot (._a.txt of Finder, .#a.txt of Emacs) is none."""
     return [path for path in sorted(folder.glob("*.txt")) if not path.name.startswith(".")]

@@ -160,7 +160,7 @@ class WordMatcher:
                     hide = start
                 if bits & span_bits and start < span:
                     span = start
-        for (start, end, category), *_ in self._candidates.waiting:
+        for (start, end, category, _), *_ in self._candidates.waiting:
             if end <= out:
                 continue
             treatment = self._treatments[category]
@@ -317,7 +317,7 @@ class WordMatcher:
         for node, start, count in spelt:
             for category, needs in lexicon.endings[lexicon.info[node] >> ENDING_SHIFT]:
                 if category != ALLOW and needs & SPELT and count >= _LETTERS:
-                    self._candidates.add(Match(start, self.position + 1, category), needs & END_BITS)
+                    self._candidates.add(Match(start, self.position + 1, category), needs & END_BITS, node)
         return spelt
 
     def _end_words(self, items: list[Item]) -> None:
@@ -327,7 +327,7 @@ class WordMatcher:
                 if category == ALLOW:
                     self._candidates.allow(start, end)
                 else:
-                    self._candidates.add(Match(start, end, category), needs & END_BITS)
+                    self._candidates.add(Match(start, end, category), needs & END_BITS, node)
 
     def _allow_live_from(self) -> int:
         info = self._lexicon.info

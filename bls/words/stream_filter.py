@@ -15,6 +15,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from bls.words.candidates import Match
+from bls.words.list_files import line_name
 from bls.words.matcher import WordMatcher
 from bls.words.pii import PiiMatcher
 from bls.words.table import WordTable
@@ -37,6 +38,7 @@ class WordFilter:
     def __init__(self, table: WordTable) -> None:
         self.terminated = False  # a terminating word came: what is pushed now is swallowed
         self.counts: Counter[str] = Counter()  # matches by category
+        self.lines: dict[str, None] = {}  # of the lists, that matches were found by, such as deny/names.txt:12
         self._table = table
         self._treatments = table.treatments
         matchers: list[WordMatcher | PiiMatcher] = [
@@ -157,6 +159,8 @@ class WordFilter:
             self.counts[treatment.name] += 1
             if len(self._hits) < _KEPT_HITS:
                 self._hits.append(Hit(treatment.name, match.start, match.end, treatment.action))
+                if match.line:
+                    self.lines[line_name("deny", treatment.name, match.line)] = None
             if treatment.action == "terminate":
                 last = last or match
             elif treatment.hides:

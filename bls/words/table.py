@@ -34,6 +34,7 @@ SEPARATOR, INVISIBLE, SOFT, SEVERAL, MARK, VOICED, DOT = (1 << bit for bit in ra
 FLAGS = SEPARATOR | INVISIBLE | SOFT
 _NUMBER = (1 << 20) - 1
 _BLOCK = 256
+LINE_BLOCK = 64
 _KEPT_CHARACTERS = 20_000  # about 2 MB; a text of more different characters than that is no text
 RELOAD_SECONDS = 1.0
 
@@ -128,6 +129,10 @@ class Lexicon:
         self.categories = frozenset(category for ends in self.endings for category, _ in ends) - {ALLOW}
         self.tails, self.tail_ends = _tails(header["tails"])
         self.base, self.check, self.info = arrays["base"], arrays["check"], arrays["info"]
+        # The line in its list of each word that ends, by node, and how many of them lie before each LINE_BLOCK nodes.
+        # A file that an older release compiled has neither.
+        self._lines, self._lines_before = arrays.get("lines"), arrays.get("lines_before")
+        self._listed = [[category for category, _ in ends if category != ALLOW] for ends in self.endings]
         self.pages, self.blocks, self.several = arrays["pages"], arrays["blocks"], arrays["several"]
         self.characters = Characters(self, self.pages, self.blocks, self.several)
 
@@ -135,6 +140,16 @@ class Lexicon:
         """The node after `node` by a symbol, or 0."""
         slot: int = self.base[node] + code
         return slot if self.check[slot] == node else 0
+
+    def line(self, node: int, category: int) -> int:
+        """The line of its list by which a category's word ends at `node`; 0 where the file does not say."""
+        if self._lines is None or self._lines_before is None:
+            return 0
+        listed, block = self._listed, node // LINE_BLOCK
+        at: int = self._lines_before[block] + listed[self.info[node] >> ENDING_SHIFT].index(category)
+        at += sum(len(listed[info >> ENDING_SHIFT]) for info in self.info[block * LINE_BLOCK : node])
+        line: int = self._lines[at]
+        return line
 
 
 def _tails(tails: Sequence[Sequence[int]]) -> tuple[dict[tuple[int, int], int], set[int]]:

@@ -87,6 +87,7 @@ class Trie:
     base: Int32
     check: Int32
     info: Int32
+    ends: Int32  # the node at which each word ends
 
 
 def build(words: Sequence[str], roots: Int32, endings: Int32, bits: Int32, alphabet: Alphabet) -> Trie:
@@ -171,7 +172,9 @@ def _pack(edges: _Edges, info: Int32, alphabet_size: int) -> Trie:
     children = np.arange(len(edges.parents)) + _FIRST_FREE_SLOT
     slot[children] = base[edges.parents] + edges.codes
     size = max(int(slot.max(initial=0)), int(base.max(initial=0))) + alphabet_size + 1
-    packed = Trie(*(np.full(size, empty, np.int32) for empty in (0, -1, 0)))
+    ends = slot[edges.last].astype(np.int32)
+    packed_base, check, packed_info = (np.full(size, empty, np.int32) for empty in (0, -1, 0))
+    packed = Trie(packed_base, check, packed_info, ends)
     packed.base[slot] = base
     packed.check[slot[children]] = slot[edges.parents]
     packed.info[slot] = info

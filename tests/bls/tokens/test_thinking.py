@@ -97,6 +97,7 @@ def filtered(table, text, cuts):
 def test_a_listed_word_in_a_thought_counts_and_one_in_the_answer_is_hidden(table, cuts):
     shown, cut = filtered(table, "<think>a rival, a rival</think>\nThe rival it is", cuts)
     assert (shown, cut.totals) == ("The ***** it is", [("watched", "mask", 3)])
+    assert list(cut.lines) == ["deny/watched.txt:1"]
     assert filtered(None, "<think>a rival</think>The rival", cuts)[0] == "The rival"
 
 

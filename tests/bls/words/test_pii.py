@@ -44,7 +44,7 @@ INNOCENT = [
 def found_in(pieces: list[str], treatments=MASKED) -> list[tuple[str, int, int]]:
     matcher = PiiMatcher(NUMBERS, treatments)
     decided = [match for piece in pieces for match in matcher.feed(piece)] + matcher.finish()
-    return sorted((KINDS[category], start, end) for start, end, category in decided)
+    return sorted((KINDS[category], start, end) for start, end, category, _ in decided)
 
 
 def every_example() -> Iterator[tuple[str, str]]:
@@ -127,7 +127,7 @@ def test_nothing_that_will_be_found_lies_left_of_what_is_undecided(text):
     for character in text:
         so_far += matcher.feed(character)
         hide, _ = matcher.undecided(0)
-        known = {(KINDS[category], start, end) for start, end, category in so_far}
+        known = {(KINDS[category], start, end) for start, end, category, _ in so_far}
         assert all(start >= hide for kind, start, end in whole if (kind, start, end) not in known)
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
-from bls.words import borders
+from bls.words import borders, frequent
+from bls.words.candidates import BORDER
 from bls.words.cjk import is_cjk
 from bls.words.lists import Category, Word, WordLists
 from bls.words.normalise import normaliser, spellings
@@ -53,6 +54,8 @@ def oracle_matches(text, deny, allow, categories) -> dict[str, set[tuple[int, in
         folded = normaliser(category.folding)
         allowing = {form for word in allow for form in spellings(word, folded)}
         allowed = set().union(*(word_oracle.matches(text, form, rules, is_allowed=True) for form in allowing))
+        for form in spared_forms(deny, allow, categories, category):
+            allowed |= word_oracle.matches(text, form, rules, left=True, is_allowed=True)
         denied = set()
         forms = {form for listed in texts for form in spellings(listed, folded)}
         for word in forms | {doubled(form) for form in forms if category.doubled}:
@@ -61,6 +64,23 @@ def oracle_matches(text, deny, allow, categories) -> dict[str, set[tuple[int, in
             denied |= word_oracle.matches(text, word, rules, left=left, needs=needs)
         found[name] = word_oracle.counting(denied, allowed)
     return found
+
+
+def spared_forms(deny, allow, categories, like: Category) -> set[str]:
+    """Frequent words that are found for an accent that no listed word has, by categories that match as `like` does."""
+    folded = normaliser(like.folding)
+    manner = (like.separators, like.repeats, like.digits, like.folding)
+    known = {form for word in allow for form in spellings(word, folded)}
+    whole = set()
+    for name, texts in deny.items():
+        each = categories[name]
+        if (each.separators, each.repeats, each.digits, each.folding) == manner:
+            forms = {form for listed in texts for form in spellings(listed, folded)}
+            known |= forms
+            whole |= {form for form in forms if each.whole_words and borders.has_left_border(form)}
+    ended = {form for form in whole if borders.end_needs(form, whole_words=True) & BORDER}
+    frequents = [word for form in ended for word in frequent.with_more_accents(form, folded)]
+    return {form for word in frequents for form in spellings(word.text, folded)} - known
 
 
 def doubled(word: str) -> str:

@@ -42,7 +42,8 @@ def have_replaced(settings: Settings, setup: Environment | None, progress: Progr
                 end = time.monotonic() + AGAIN_S
             elif time.monotonic() > end:
                 break
-            progress.status("the new server loads" if old in now and len(now) == 1 + len(new) else "")
+            is_coming = old in now and len(now) == 1 + len(new)
+            progress.status("the new server loads, then clients of the old one move" if is_coming else "")
             time.sleep(LOOK_S)
     progress.say("error: the new server did not get ready; what scripts/serve printed says why")
     return LOAD_FAILED

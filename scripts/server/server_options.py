@@ -109,7 +109,7 @@ OPTIONS: dict[str, list[tuple[str, str, str]]] = {
         ("grpc-http2-max-pings-without-data", "N", "0: any number (2)"),
         ("grpc-http2-min-recv-ping-interval-without-data", "MS", "an earlier ping counts as a strike (300000)"),
         ("grpc-http2-max-ping-strikes", "N", "0: any number (2)"),
-        ("grpc-max-connection-age", "MS", "(no end)"),
+        ("grpc-max-connection-age", "MS", "after which clients open another; a changeover takes as long (30000)"),
         ("grpc-max-connection-age-grace", "MS", "(no end)"),
         ("grpc-use-ssl", "BOOL", "(false)"),
         ("grpc-use-ssl-mutual", "BOOL", "(false)"),

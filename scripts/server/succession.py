@@ -13,12 +13,12 @@ from collections.abc import Callable
 from scripts.server import room, steering
 from scripts.server.drain import Drain, in_flight
 from scripts.server.generation import Generation
+from scripts.server.leaving import Leaving
 from scripts.server.readiness_server import Care
 from scripts.server.restart_pace import RestartPace
 from scripts.server.succession_options import Plan
 from scripts.server.tritonserver import Settings, shown
 
-LINGER_S = 1.5  # from the moment that the new server gets the connections until the old one is asked to stop
 STANDBY_PAUSE_S = 30.0  # after a standby that didn't get ready
 START_ATTEMPTS = 3  # of a server that is aborted while it loads, which a busy machine does now and then
 OLD_PROCESSES = 64  # so many that don't end are borne, each some 20 MB, or 32 threads where it was killed
@@ -47,7 +47,7 @@ class Succession:
         self._start = start
         self._say = say
         self._tell = tell
-        self._leaving: list[tuple[float, Generation]] = []  # they serve on, and are drained from that moment
+        self._leaving: list[Leaving] = []
         self._reason = ""  # why the active one is to be replaced
         self._attempts = 0  # to replace it
         self._ends_at_once = False  # it hangs in part, so it is not drained
@@ -92,7 +92,7 @@ class Succession:
         if self.following:
             self.following.clean_up()
             self.following = None
-        return [generation for _, generation in self._leaving] + ([self.active] if self.active else [])
+        return [leaving.generation for leaving in self._leaving] + ([self.active] if self.active else [])
 
     def stop(self, drain_s: float | None = None) -> list[Drain]:
         """Asks every server to stop; those that are to be waited for, `drain_s` at most for what is in flight."""
@@ -103,7 +103,7 @@ class Succession:
 
     def clean_up(self) -> None:
         """Nothing of any server is left."""
-        left = [drain.generation for drain in self.drains] + [generation for _, generation in self._leaving]
+        left = [drain.generation for drain in self.drains] + [leaving.generation for leaving in self._leaving]
         for generation in [*left, self.active, self.following]:
             if generation:
                 generation.clean_up()
@@ -236,8 +236,7 @@ class Succession:
             active.kill()
             active.clean_up()
         else:
-            active.leave()
-            self._leaving.append((time.monotonic() + LINGER_S, active))
+            self._leaving.append(Leaving(active))
         self.care.changeovers += 1
         self._take_over(following)
 
@@ -246,10 +245,10 @@ class Succession:
         self.serve(following)
 
     def _mind_old(self) -> None:
-        for at, generation in self._leaving[:]:
-            if time.monotonic() >= at:
-                self._leaving.remove((at, generation))
-                self.drains.append(Drain(generation))
+        for leaving in self._leaving[:]:
+            if leaving.look():
+                self._leaving.remove(leaving)
+                self.drains.append(Drain(leaving.generation))
         for drain in self.drains[:]:
             if drain.look():
                 self.drains.remove(drain)

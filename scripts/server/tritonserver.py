@@ -24,6 +24,9 @@ from scripts.server.server_options import flag_names, flag_value, is_off
 
 RESCAN_S = 30.0
 PRIVATE_S = 0.5  # how often files of shared memory that others may read are looked for
+# A gRPC client opens another connection when its own is so old: a changeover waits for that, and a server that is new
+# among the addresses of a name is found.
+CONNECTION_AGE, CONNECTION_AGE_MS = "--grpc-max-connection-age", 30_000
 SHM_FLAG = "--backend-config=python,shm-region-prefix-name="
 ENGINE_KEY_VARIABLE = "LLM_ROUTER_INTERNAL_KEY"  # for bls/triton_io.py
 SHM_VARIABLE = "LLM_ROUTER_SHM_PREFIX"  # for the table of bls/routing/service.py; marks a server's processes, too
@@ -83,6 +86,12 @@ class Settings:
         """None where gRPC is off, or asks for TLS."""
         has_it = len(self.ports) > 1 and flag_value(self.extra, "--grpc-use-ssl") is None
         return self.grpc_port if has_it else None
+
+    @property
+    def connection_age_s(self) -> float:
+        """How old a gRPC connection gets, give or take a tenth; what runs on it then runs on."""
+        given = flag_value(self.extra, CONNECTION_AGE)
+        return (int(given) if given and given.isdecimal() else CONNECTION_AGE_MS) / 1000
 
     @property
     def tolerates_failed_models(self) -> bool:
@@ -152,6 +161,7 @@ def command(settings: Settings, installation: Installation, shm_prefix: str) -> 
         ("--cache-directory", str(wheel / "caches")),
         *_endpoints(settings),
         ("--exit-timeout-secs", str(settings.drain_s)),
+        (CONNECTION_AGE, str(CONNECTION_AGE_MS)),
         ("--disable-auto-complete-config", ""),
     ]
     if settings.config_name:

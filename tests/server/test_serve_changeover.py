@@ -47,7 +47,7 @@ def test_a_server_that_dies_is_started_again(serve, repository):
 
 
 def test_a_new_server_takes_over_and_no_request_is_lost(serve, repository):
-    server = serve(repository)
+    server = serve(repository, "--grpc-max-connection-age=1000")
     port = server.http_url.rpartition(":")[2]
     with ThreadPoolExecutor() as pool:
         long = pool.submit(sleep, server, 12.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -68,6 +69,16 @@ class FakeGeneration:
         self.did.append("clean up")
 
 
+@dataclass
+class Left:
+    """All its clients have moved at once."""
+
+    generation: FakeGeneration
+
+    def look(self) -> bool:
+        return True
+
+
 class World:
     """A succession whose first server serves; `servers` are all that were started."""
 
@@ -96,7 +107,7 @@ class World:
 
 @pytest.fixture
 def world(monkeypatch) -> Callable[..., World]:
-    monkeypatch.setattr(succession, "LINGER_S", 0.0)
+    monkeypatch.setattr(succession, "Leaving", Left)
     monkeypatch.setattr(succession, "STANDBY_PAUSE_S", 0.0)
     monkeypatch.setattr(room, "lacking", lambda pid, settings: "")
     monkeypatch.setattr(steering, "prefer_first", lambda pid, ports: True)

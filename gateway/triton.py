@@ -43,18 +43,10 @@ class Triton:
         self._channel = grpc.aio.insecure_channel(target, options=_CHANNEL)
         self._ending: set[asyncio.Task[None]] = set()
         # Each stream carries one request, so it can be spoken as a unary call: one message, then half-closed at once.
-        self._stream = self._method("ModelStreamInfer", kserve.ModelStreamInferResponse, is_stream=True)
-        self._infer = self._method("ModelInfer", kserve.ModelInferResponse)
-        self._live = self._method("ServerLive", kserve.ServerLiveResponse)
-        self._model_ready = self._method("ModelReady", kserve.ModelReadyResponse)
-
-    def _method(self, name: str, response: Any, is_stream: bool = False) -> Any:
-        make = self._channel.unary_stream if is_stream else self._channel.unary_unary
-        return make(
-            f"/{kserve.SERVICE}/{name}",
-            request_serializer=lambda request: request.SerializeToString(),
-            response_deserializer=response.FromString,
-        )
+        self._stream = kserve.method(self._channel, "ModelStreamInfer", kserve.ModelStreamInferResponse, is_stream=True)
+        self._infer = kserve.method(self._channel, "ModelInfer", kserve.ModelInferResponse)
+        self._live = kserve.method(self._channel, "ServerLive", kserve.ServerLiveResponse)
+        self._model_ready = kserve.method(self._channel, "ModelReady", kserve.ModelReadyResponse)
 
     async def stream(self, request: Any, deadline_s: float, trace: Trace = ()) -> AsyncGenerator[Any, None]:
         """Yields each ModelInferResponse in turn. Raises a Failure; leaving it early stops the engine."""

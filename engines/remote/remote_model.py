@@ -16,6 +16,7 @@ from engines.remote.pool import Pool
 from engines.remote.tier import Tier
 from engines.triton import identity, tensors
 from engines.triton.engine_metrics import EngineMetrics
+from engines.triton.starting import start_each
 
 log = logging.getLogger(__name__)
 
@@ -40,15 +41,7 @@ class RemoteModel:
 
     def execute(self, requests: Sequence[Any]) -> None:
         """Starts each request and returns; the responses follow from another thread."""
-        for request in requests:
-            sender = triton_io.Sender(request)
-            try:
-                self._start(request, sender)
-            except errors.RouterError as error:
-                sender.finish(error=error)
-            except Exception as error:  # A bug of ours must not leave the caller waiting.
-                log.exception("request %s", request.request_id())
-                sender.finish(error=errors.EngineFailed(type(error).__name__))
+        start_each(requests, self._start)
 
     def close(self) -> None:
         self._closing.set()

@@ -48,17 +48,9 @@ class Wire:
         self._channel = grpc.aio.insecure_channel(target, options=_CHANNEL)
         self._ending: set[asyncio.Task[None]] = set()
         # Each stream carries one request, so it can be spoken as a unary call: one message, then half-closed at once.
-        self._stream = self._method("ModelStreamInfer", kserve.ModelStreamInferResponse, is_stream=True)
-        self._infer = self._method("ModelInfer", kserve.ModelInferResponse)
-        self._ready = self._method("ModelReady", kserve.ModelReadyResponse)
-
-    def _method(self, name: str, response: Any, is_stream: bool = False) -> Any:
-        make = self._channel.unary_stream if is_stream else self._channel.unary_unary
-        return make(
-            f"/{kserve.SERVICE}/{name}",
-            request_serializer=lambda request: request.SerializeToString(),
-            response_deserializer=response.FromString,
-        )
+        self._stream = kserve.method(self._channel, "ModelStreamInfer", kserve.ModelStreamInferResponse, is_stream=True)
+        self._infer = kserve.method(self._channel, "ModelInfer", kserve.ModelInferResponse)
+        self._ready = kserve.method(self._channel, "ModelReady", kserve.ModelReadyResponse)
 
     def stream(self, message: Any, timeout_seconds: float | None) -> Any:
         """A call to be read with `read`, and then given to `end`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,14 +13,13 @@ from engines.triton.coalescer import Pace
 from engines.triton.engine import Engine, Periods
 from engines.triton.engine_metrics import EngineMetrics
 from engines.triton.silence import Patience
+from engines.triton.starting import start_each
 from engines.worker import parameters
 from engines.worker.generation import Limits
 from engines.worker.grammar_process import GrammarStart
 from engines.worker.launch import WorkerProcess
 from engines.worker.scheduler import Statistics
 from engines.worker.worker import Start
-
-log = logging.getLogger(__name__)
 
 
 class EngineModel:
@@ -49,15 +47,7 @@ class EngineModel:
 
     def execute(self, requests: Sequence[Any]) -> None:
         """Starts each request and returns; the responses follow from another thread."""
-        for request in requests:
-            sender = triton_io.Sender(request)
-            try:
-                self._start(request, sender)
-            except errors.RouterError as error:
-                sender.finish(error=error)
-            except Exception as error:  # A bug of ours must not leave the caller waiting.
-                log.exception("request %s", request.request_id())
-                sender.finish(error=errors.EngineFailed(type(error).__name__))
+        start_each(requests, self._start)
 
     def close(self) -> None:
         self._engine.close()

@@ -12,6 +12,7 @@ from engines.triton.tensors import EngineRequest
 from engines.worker.generation import Generation
 from engines.worker.worker import Failed
 from tests.fake_pipeline import CountingPipeline, RememberingSender, ThreadWorker
+from tests.waiting import eventually
 
 OUTPUTS = frozenset({"output_ids", "sequence_length"})
 NO_END = frozenset({10_000})
@@ -284,7 +285,7 @@ def test_a_bug_in_one_turn_of_the_delivery_is_logged_and_the_next_turn_goes_on(b
     monkeypatch.setattr(one.engine, part, faulty)
     one.pipelines[0].gate.set()
     assert one.submit(request(10)).ids() == [11, 12, 13, 14]
-    assert "a bug" in caplog.text
+    assert eventually(lambda: "a bug" in caplog.text)  # the answer may end before the turn does
     assert one.submit(request(20)).ids() == [21, 22, 23, 24]
     assert one.submit(request(30)).ids() == [31, 32, 33, 34]
     assert one.engine._relay._thread.is_alive()

@@ -26,6 +26,7 @@ class Frozen(ThreadWorker):
 
     def __init__(self, is_frozen):
         self.let_go = threading.Event()
+        self.stands_still = threading.Event()
         self.is_killed = False
         self.pipeline = CountingPipeline()
         if is_frozen:
@@ -33,6 +34,7 @@ class Frozen(ThreadWorker):
         super().__init__(self.pipeline)
 
     def _freeze(self):
+        self.stands_still.set()
         self.let_go.wait(60)
         if self.is_killed:
             raise BrokenPipeError
@@ -110,7 +112,10 @@ def test_what_a_worker_says_late_of_an_ended_stream_is_dropped_and_its_place_is_
 
 def test_ended_streams_that_a_frozen_worker_still_holds_count_against_its_queue(bench):
     one = bench()
-    for number in range(6):
+    one.submit("0")
+    assert one.workers[0].stands_still.wait(10)  # before that it reads, and what is stopped has its end
+    one.engine.stop("0")
+    for number in range(1, 6):
         one.submit(str(number))
         one.engine.stop(str(number))
     with pytest.raises(Busy, match="2 requests are waiting"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import weakref
 from pathlib import Path
 
 import pytest
@@ -45,5 +47,7 @@ class World:
         return sorted(path.name for path in self.built.iterdir())
 
     def inode(self) -> int:
-        """Another one if the tier's folder was replaced."""
-        return (self.built / "small").stat().st_ino
+        """Another one if the tier's folder was replaced: nothing else gets the number of one that is still open."""
+        kept = os.open(self.built / "small", os.O_RDONLY)
+        weakref.finalize(self, os.close, kept)
+        return os.fstat(kept).st_ino

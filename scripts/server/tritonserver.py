@@ -161,7 +161,6 @@ def command(settings: Settings, installation: Installation, shm_prefix: str) -> 
         ("--cache-directory", str(wheel / "caches")),
         *_endpoints(settings),
         ("--exit-timeout-secs", str(settings.drain_s)),
-        (CONNECTION_AGE, str(CONNECTION_AGE_MS)),
         ("--disable-auto-complete-config", ""),
     ]
     if settings.config_name:
@@ -188,6 +187,7 @@ def _endpoints(settings: Settings) -> list[tuple[str, str]]:
         ("--http-port", str(settings.http_port)),
         ("--grpc-address", settings.host),
         ("--grpc-port", str(settings.grpc_port)),
+        (CONNECTION_AGE, str(CONNECTION_AGE_MS)),
         ("--metrics-address", settings.metrics_host or settings.host),
         ("--metrics-port", str(settings.metrics_port)),
     ]

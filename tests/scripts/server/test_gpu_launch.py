@@ -26,6 +26,7 @@ DIFFERENCES = {
     ("mpirun", "--bind-to"): "mpirun would put the first rank, and every python model it starts, on one core",
     (FIRST, "--http-address"): "this machine alone unless --host says more",
     (FIRST, "--grpc-address"): "this machine alone unless --host says more",
+    (FIRST, "--grpc-max-connection-age"): "clients move to a server that takes over",
     (FIRST, "--metrics-address"): "this machine alone unless --host says more",
     (FIRST, "--backend-directory"): "beside the server that is named",
     (FIRST, "--cache-directory"): "beside the server that is named",

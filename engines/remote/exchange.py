@@ -26,10 +26,8 @@ from engines.triton.tensors import Arrays
 log = logging.getLogger(__name__)
 
 MOST_TRIES = 3  # endpoints that one request is sent to
-STOPS, STOP_SECONDS = (
-    3,
-    1.0,
-)  # So often a server is told to stop a request, within so long, before its stream ends without.
+# So often a server is told to stop a request, within so long, before its stream ends without.
+STOPS, STOP_SECONDS = 3, 1.0
 _LOOK_SECONDS = 0.02
 _AWAY_SECONDS = 1.0  # that an engine which says it is unavailable is left alone
 

@@ -2,8 +2,8 @@
 
 New connections go to the new server. Those that clients have with the old one stay, so it serves on: tritonserver turns
 a request away that comes once it was told to stop, and 2.51 tells no client to go elsewhere. But it tells each gRPC
-connection so when that is CONNECTION_AGE_S old, lets what runs on it end, and the client's next request opens another.
-HTTP connections are closed as soon as nothing is asked on them.
+connection so when that is as old as its settings let it get, lets what runs on it end, and the client's next request
+opens another. HTTP connections are closed as soon as nothing is asked on them.
 """
 
 from __future__ import annotations

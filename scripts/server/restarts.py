@@ -58,10 +58,10 @@ class Repairs:
         """Starts a repair where one is due. Returns what has been done since the last look, a line each."""
         self.has_lost = False
         if not self.is_repairing:
-            lost = self._census.look(self._stubs(False))
-            if lost or time.monotonic() >= self._judge_at:
+            living = self._stubs(False)
+            if self._census.look(living) or time.monotonic() >= self._judge_at:
                 self._judge()
-            if ended := self._old_routers.look(self._stubs(False)):
+            if ended := self._old_routers.look(living):
                 self._messages.put(f"model {ROUTER}: {ended} processes that were replaced did not end, and are killed")
         return [self._messages.get() for _ in range(self._messages.qsize())]
 

@@ -87,11 +87,11 @@ def set_metrics_port(repository: Path, port: int, **parameters: str) -> None:
         config.write_text(text)
 
 
-def router_repository(folder: Path, metrics_port: int, routers: int) -> Path:
-    """The router and what it needs, with tiers that are elsewhere."""
+def router_repository(folder: Path, metrics_port: int, routers: int, **parameters: str) -> Path:
+    """The router and what it needs, with tiers that are elsewhere and have these parameters."""
     repository = echo_repository.make(folder, routers=routers)
     for model in (SMALL, LARGE):
         shutil.rmtree(repository / model)
         shutil.copytree(ROOT / "model_repository" / model, repository / model)
-    set_metrics_port(repository, metrics_port)
+    set_metrics_port(repository, metrics_port, **parameters)
     return repository

@@ -107,7 +107,7 @@ def start(settings: Settings, image: Installation, mode: Mode, engines: Sequence
             logs.append(settings.log.with_name(f"{settings.log.stem}.rank{rank}{settings.log.suffix}"))
             worker = command(_worker(settings, mode, engines, rank), image, f"{prefix}{rank}_")
             words += [":", "-n", "1", *TO_LOG, str(logs[-1]), *worker]
-    environment = variables(image, prefix)
+    environment = variables(settings, image, prefix)
     if mode.multi_model:
         environment["TRTLLM_ORCHESTRATOR"] = "1"
         environment["TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES"] = "1" if mode.spawns else "0"

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from engines.remote.names import DRAINING
@@ -84,7 +85,8 @@ class Supervisor:
             self.settings = spare_models.without(self.settings, failed)
             self._progress.say(f"warning: {failed}; starting again without {self.settings.left_out.partition(':')[0]}")
         self._started += 1
-        self._last = Generation(self._started, self.settings, self._make_start, self._make_server, self._progress.say)
+        settings = replace(self.settings, has_company=self._servers.active is not None)
+        self._last = Generation(self._started, settings, self._make_start, self._make_server, self._progress.say)
         return self._last
 
     def _load(self) -> int | None:

@@ -24,6 +24,9 @@ from scripts.server.server_options import flag_names, flag_value, is_off
 
 RESCAN_S = 30.0
 PRIVATE_S = 0.5  # how often files of shared memory that others may read are looked for
+# Triton loads a model's instances one after the other then, not all at once: that takes little from the server beside
+# it. An instance whose process gets no core for a second counts as dead, and while it loads that aborts tritonserver.
+ONE_BY_ONE = ("TRITON_PARALLEL_INSTANCE_LOADING", "0")
 # A gRPC client opens another connection when its own is so old: a changeover waits for that, and a server that is new
 # among the addresses of a name is found.
 CONNECTION_AGE, CONNECTION_AGE_MS = "--grpc-max-connection-age", 30_000
@@ -55,6 +58,7 @@ class Settings:
     engine_key: str = ""  # which the engines' models ask for, so that no client can use them past the router
     remote: str = ""  # where the tiers' engine servers are, if not here: LLM_ROUTER_REMOTE of engines/remote
     left_out: str = ""  # which models are not served although they were asked for, and why
+    has_company: bool = False  # whether another server serves while this one loads
     control_key: ControlKey | None = None  # None: what changes the server is open to whoever reaches it
 
     @property
@@ -133,7 +137,7 @@ def start_of(settings: Settings, installation: Installation) -> Start:
     """One server in one process."""
     prefix = shared_memory.new_prefix()
     words = command(settings, installation, prefix)
-    found = variables(installation, prefix)
+    found = variables(settings, installation, prefix)
     if settings.engine_key:
         found[ENGINE_KEY_VARIABLE] = settings.engine_key
     if settings.remote:
@@ -141,10 +145,12 @@ def start_of(settings: Settings, installation: Installation) -> Start:
     return Start(installation.tritonserver, tuple(words), found, installation.root, prefix)
 
 
-def variables(installation: Installation, shm_prefix: str) -> dict[str, str]:
+def variables(settings: Settings, installation: Installation, shm_prefix: str) -> dict[str, str]:
     """The environment of a server."""
     found = installation.variables()
     found[SHM_VARIABLE] = shm_prefix
+    if settings.has_company:
+        found.setdefault(*ONE_BY_ONE)
     libraries = [str(path) for path in installation.libraries]
     if libraries:
         found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [*libraries, found.get("LD_LIBRARY_PATH")]))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from scripts.host import processes
+from scripts.server.tritonserver import ONE_BY_ONE
 from tests.server.serving import ROOT
 from tests.server.sleeper import sleep
 from tests.server.supervised import LACKS_A_MODULE, add_model, leaves_nothing, living, says, shared_memory_of
@@ -61,6 +62,7 @@ def test_a_new_server_takes_over_and_no_request_is_lost(serve, repository):
         assert [answer.result() for answer in asked] == [[0.25]] * len(asked)
         assert long.result() == [12.0]
     assert not living(server.server_pid)
+    assert {*processes.with_variable(*ONE_BY_ONE)} & {*processes.tree(server.supervisor_pid)}
     assert "changing over to a new server (on request)" in server.console.read_text()
     with urllib.request.urlopen(server.metrics_url, timeout=10) as page:
         assert b'nv_inference_request_success{model="sleeper"' in page.read()

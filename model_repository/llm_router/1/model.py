@@ -4,19 +4,26 @@ import gc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bls import serving, triton_io
-from bls.engine_files import EngineFiles
-from bls.router import Router
-from bls.routing.service import PolicyService
-from bls.safety.beside import Beside
-from bls.safety.classifier import classifier
-from bls.safety.judge import PromptSafety
-from bls.watcher import Watcher
-from bls.words.table import words_beside
+from bls.loading_turn import loading_turn
+
+with loading_turn():
+    from bls import serving, triton_io
+    from bls.engine_files import EngineFiles
+    from bls.router import Router
+    from bls.routing.service import PolicyService
+    from bls.safety.beside import Beside
+    from bls.safety.classifier import classifier
+    from bls.safety.judge import PromptSafety
+    from bls.watcher import Watcher
+    from bls.words.table import words_beside
 
 
 class TritonPythonModel:
     def initialize(self, args: Mapping[str, str]) -> None:
+        with loading_turn():
+            self._initialize(args)
+
+    def _initialize(self, args: Mapping[str, str]) -> None:
         triton_io.log_to_triton()
         accumulate = triton_io.boolean_parameter(args, "accumulate_tokens", default=False)
         is_filtering = triton_io.boolean_parameter(args, "sensitive_words", default=True)

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from scripts.environment import Environment
-from scripts.server.tritonserver import Settings, command
+from scripts.server.tritonserver import ONE_BY_ONE, Settings, command, variables
 
 
 def settings(*extra: str) -> Settings:
@@ -69,3 +70,13 @@ def test_a_backend_setting_does_not_replace_the_one_that_the_clean_up_needs():
     found = flags("--backend-config=python,thread-pool-size=64")
     assert "--backend-config=python,shm-region-prefix-name=prefix_" in found
     assert found[-1] == "--backend-config=python,thread-pool-size=64"
+
+
+def test_a_server_beside_another_loads_a_models_instances_one_by_one_where_a_person_says_nothing_else(monkeypatch):
+    name, value = ONE_BY_ONE
+    installation, beside = Environment(Path("/root-of-it")), replace(settings(), has_company=True)
+    monkeypatch.delenv(name, raising=False)
+    assert name not in variables(settings(), installation, "prefix_")
+    assert variables(beside, installation, "prefix_")[name] == value
+    monkeypatch.setenv(name, "1")
+    assert variables(beside, installation, "prefix_")[name] == "1"

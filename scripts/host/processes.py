@@ -32,6 +32,13 @@ def stub_model(pid: int) -> str:
     return model_file.parent.parent.name if model_file else ""
 
 
+def stub_instance(pid: int) -> str:
+    """Triton's name for the instance whose stub the process is; "" for any other process, one that has ended
+    included."""
+    words = command(pid)
+    return words[8] if stub_model(pid) and len(words) > 8 else ""
+
+
 def with_variable(name: str, value: str) -> list[int]:
     """This user's processes that were started with the environment variable `name` set to `value`."""
     wanted = f"{name}={value}".encode()

@@ -101,7 +101,8 @@ class Generation:
             key = control_key.for_repository(self.settings.control_key, self.settings.extra)
             settings = self.settings
             control = ModelControl(settings.local_host, settings.http_port, key, settings.plain_grpc_port)
-            self.repairs = Repairs(control, self.server.stubs, OldProcesses(self.server.idle_routers))
+            old_routers = OldProcesses(self.server.idle_routers)
+            self.repairs = Repairs(control, self.server.stubs, self.server.instance, old_routers)
         self.canary.start()
 
     def care(self) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import http.client
 import json
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Any
 
-from scripts.server import grpc_load
+from scripts.server import grpc_load, instance_groups
 from scripts.server.control_key import ControlKey
 
 READY, UNAVAILABLE = "READY", "UNAVAILABLE"
 LOAD_S = 600.0  # an engine of many GB from a slow disk
+REPLACE_S = 120.0  # instances on the CPU, on a machine that is full
 # A field of a config that no backend of this repository reads, but for which Triton loads a model anew. (A parameter
 # would do too, but engines refuse those that they don't know.)
 _UNREAD, _LOADS = "cc_model_filenames", "loaded_anew"
@@ -77,24 +79,36 @@ class ModelControl:
     def load_anew(self, model: str) -> None:
         """Has a loaded model loaded beside itself, with the config that it has; returns once the new one serves.
 
-        The old one serves until then, and on where the new one fails to load.
+        The old one serves until then, and on where the new one fails to load. Each instance gets a group of its own.
         """
         config = self.config(model)
         loads = int(config.get(_UNREAD, {}).get(_LOADS, 0))
-        self._load_beside_clients(model, {**config, _UNREAD: {_LOADS: str(loads + 1)}})
+        groups = instance_groups.single(config["instance_group"])
+        changed = {**config, "instance_group": groups, _UNREAD: {_LOADS: str(loads + 1)}}
+        self._load_beside_clients(model, changed, LOAD_S)
 
-    def _load_beside_clients(self, model: str, config: dict[str, Any]) -> None:
+    def replace(self, model: str, instances: Collection[str]) -> bool:
+        """Has others loaded in the place of these instances, by Triton's names, and the rest left alone. False where
+        that can't be, and nothing was done."""
+        config = self.config(model)
+        groups = instance_groups.renewed(config["instance_group"], instances)
+        if groups is None:
+            return False
+        self._load_beside_clients(model, {**config, "instance_group": groups}, REPLACE_S)
+        return True
+
+    def _load_beside_clients(self, model: str, config: dict[str, Any], timeout_s: float) -> None:
         """By gRPC where that can be: a load by HTTP holds up clients' connections, see scripts/server/grpc_load.py."""
         if self._grpc_port is not None:
             host = f"[{self._host}]" if ":" in self._host else self._host
             try:
-                grpc_load.load(f"{host}:{self._grpc_port}", model, json.dumps(config), self._grpc_headers, LOAD_S)
+                grpc_load.load(f"{host}:{self._grpc_port}", model, json.dumps(config), self._grpc_headers, timeout_s)
                 return
             except grpc_load.NotAsked:
                 pass
             except grpc_load.Refused as refused:
                 raise ControlFailed(str(refused)) from None
-        self.load(model, config=config)
+        self.load(model, timeout_s, config)
 
     def _ask(self, method: str, path: str, timeout_s: float, body: str | None = None) -> Any:
         connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)

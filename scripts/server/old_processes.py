@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 STILL_S = 20.0  # Triton takes a second for each that it ends: after so long without one it has stopped doing so
@@ -36,6 +36,13 @@ class OldProcesses:
         """Newer processes have taken the place of these."""
         self._old |= pids
         self._moved_at = time.monotonic()
+
+    def were_idle(self, dead: Collection[int]) -> bool:
+        """Whether these processes of the router died while they answered nothing, as far as that is known."""
+        try:
+            return set(dead) <= self._idle()
+        except OSError:
+            return False
 
     def look(self, living: Mapping[int, str]) -> int:
         """How many had to be ended. `living`: the model of each living process."""

@@ -1,8 +1,9 @@
-"""Loads a model anew when one of its processes has died.
+"""Replaces the processes of models that have died.
 
 The python backend never restarts a stub that died, and the model stays "ready" while some of its requests fail or,
 streams, never end. Loading alone does nothing to a model that is loaded, and an unload may never come to its end. A
 load with a changed config starts new processes beside the old ones and then changes over: nothing is away meanwhile.
+Where only groups of instances have changed, that is so for these groups alone.
 """
 
 from __future__ import annotations
@@ -32,17 +33,23 @@ class Repairs:
     """Made when the server is ready, then `look` several times a second. Repairs run in a thread of their own.
 
     stubs: the model of each living process, the oldest first, by a fresh look at /proc or not.
+    instance: Triton's name for what a process of it, living or dead, is; "" where that was never seen.
     old_routers: ends those of the router that were replaced.
     """
 
     def __init__(
-        self, control: ModelControl, stubs: Callable[[bool], Mapping[int, str]], old_routers: OldProcesses
+        self,
+        control: ModelControl,
+        stubs: Callable[[bool], Mapping[int, str]],
+        instance: Callable[[int], str],
+        old_routers: OldProcesses,
     ) -> None:
         self.has_lost = False  # whether a process was missed in the last look
         self.old: Counter[str] = Counter()  # by model, the processes that were replaced and don't end
         self.repaired: Counter[str] = Counter()  # by model, how often it was loaded anew
         self._control = control
         self._stubs = stubs
+        self._instance = instance
         self._old_routers = old_routers
         self._census = StubCensus()
         self._census.look(stubs(True))
@@ -114,15 +121,18 @@ class Repairs:
         return short
 
     def _start(self, model: str) -> None:
-        self._messages.put(f"model {model}: a process died; loading it anew beside the others")
+        self._messages.put(f"model {model}: a process died; it is replaced while the others serve")
         self._repair = threading.Thread(target=self._repaired, args=(model,), daemon=True)
         self._repair.start()
 
     def _repaired(self, model: str) -> None:
-        began = time.monotonic()
+        began, pause_s = time.monotonic(), PAUSE_S
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                self._load_anew(model)
+                if attempt == 1 and self._replace(model):
+                    pause_s = 0.0
+                else:
+                    self._load_anew(model)
                 self.repaired[model] += 1
                 self._messages.put(f"model {model} is whole again after {time.monotonic() - began:.0f} s")
                 if is_engine(model):
@@ -138,7 +148,7 @@ class Repairs:
             self._messages.put(f"model {model} serves on without it; the next attempt is in {REST_S:.0f} s")
             self._not_before[model] = time.monotonic() + REST_S
             return
-        self._not_before[model] = time.monotonic() + PAUSE_S
+        self._not_before[model] = time.monotonic() + pause_s
 
     def _free_the_router(self) -> None:
         """Router processes that were waiting for an engine's process when it died do so for ever."""
@@ -146,16 +156,36 @@ class Repairs:
             self._load_anew(ROUTER)
             self._messages.put(f"model {ROUTER} is loaded anew: processes of it were waiting for the one that died")
 
+    def _replace(self, model: str) -> bool:
+        """Has other processes take the place of those that died. False where all of the model must be loaded.
+
+        Of the router's, those that had nothing to do: tritonserver 2.51 waits for the end of what a process answered,
+        which may never come, and loads nothing of the model meanwhile.
+        """
+        expected = self._control.instances(model)
+        dead = self._census.dead(model, expected)
+        names = {self._instance(pid) for pid in dead}
+        if model == ROUTER and not self._old_routers.were_idle(dead):
+            return False
+        if not dead or self._control.states()[model].count(READY) > 1 or not self._control.replace(model, names):
+            return False
+        self._census.bury(model, dead)
+        self._wait_until_whole(model, expected)
+        return True
+
     def _load_anew(self, model: str) -> None:
         old = {pid for pid, of in self._stubs(True).items() if of == model}
         self._control.load_anew(model)
-        expected = self._control.instances(model)
+        self._wait_until_whole(model, self._control.instances(model))
+        if model == ROUTER:
+            self._old_routers.replaced(old)
+
+    def _wait_until_whole(self, model: str, expected: int) -> None:
+        """Raises ControlFailed where its new processes aren't there in time."""
         end = time.monotonic() + WHOLE_S
         while True:
             self._census.look(self._stubs(True))
             if not self._census.dead(model, expected):
-                if model == ROUTER:
-                    self._old_routers.replaced(old)
                 return
             if time.monotonic() > end or self._stopping.wait(0.2):
                 raise ControlFailed("it lacks a process again")

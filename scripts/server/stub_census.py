@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 REMEMBERED = 512  # processes of one model, living or dead
 
@@ -41,9 +41,13 @@ class StubCensus:
         """Those that have or had processes."""
         return tuple(self._births)
 
-    def dead(self, model: str, expected: int) -> int:
-        """How many of the last `expected` processes have died."""
-        return sum(self._living.get(pid) != model for pid in self._births[model][-expected:]) if expected else 0
+    def dead(self, model: str, expected: int) -> Sequence[int]:
+        """Those of the last `expected` processes that have died."""
+        return [pid for pid in self._births[model][-expected:] if self._living.get(pid) != model] if expected else []
+
+    def bury(self, model: str, dead: Collection[int]) -> None:
+        """Others have taken the place of these processes, and of no living one."""
+        self._births[model] = [pid for pid in self._births[model] if pid not in dead]
 
     def old(self, model: str, expected: int) -> int:
         """How many processes live on that newer ones have replaced."""

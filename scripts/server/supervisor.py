@@ -49,7 +49,7 @@ class Supervisor:
         self._ready_file = ready_file
         self._front: Front = NoFront()
         self._plan = plan
-        self._started = 0
+        self._started = self._aborted_loads = 0  # the latter in a row, up to now
         self._last: Generation | None = None
         # From here on signals wait until they are asked for, so none is lost and none interrupts the clean-up.
         self._stop_signals = stop_signals()
@@ -79,13 +79,16 @@ class Supervisor:
             return self._serve() if status is None else status
 
     def _start(self) -> Generation:
-        """Without the models that kept the last one from being ready, where none serves."""
+        """Without the models that kept the last one from being ready, where none serves; the last attempt after servers
+        that were aborted while they loaded with as little at a time as can be."""
         failed = self._last.spare_failure if self._last else None
         if failed and not self._servers.active:
             self.settings = spare_models.without(self.settings, failed)
             self._progress.say(f"warning: {failed}; starting again without {self.settings.left_out.partition(':')[0]}")
         self._started += 1
-        settings = replace(self.settings, has_company=self._servers.active is not None)
+        was_aborted = self._last is not None and self._last.failure and self._last.was_aborted
+        self._aborted_loads = self._aborted_loads + 1 if was_aborted else 0
+        settings = replace(self.settings, one_by_one=self._aborted_loads == START_ATTEMPTS - 1)
         self._last = Generation(self._started, settings, self._make_start, self._make_server, self._progress.say)
         return self._last
 

@@ -24,8 +24,8 @@ from scripts.server.server_options import flag_names, flag_value, is_off
 
 RESCAN_S = 30.0
 PRIVATE_S = 0.5  # how often files of shared memory that others may read are looked for
-# Triton loads a model's instances one after the other then, not all at once: that takes little from the server beside
-# it. An instance whose process gets no core for a second counts as dead, and while it loads that aborts tritonserver.
+# Has Triton load a model's instances one after the other, not all at once. An instance whose process gets no core for a
+# second counts as dead, and while it loads that aborts tritonserver 2.51: this is for machines that are so full.
 ONE_BY_ONE = ("TRITON_PARALLEL_INSTANCE_LOADING", "0")
 # A gRPC client opens another connection when its own is so old: a changeover waits for that, and a server that is new
 # among the addresses of a name is found.
@@ -58,7 +58,7 @@ class Settings:
     engine_key: str = ""  # which the engines' models ask for, so that no client can use them past the router
     remote: str = ""  # where the tiers' engine servers are, if not here: LLM_ROUTER_REMOTE of engines/remote
     left_out: str = ""  # which models are not served although they were asked for, and why
-    has_company: bool = False  # whether another server serves while this one loads
+    one_by_one: bool = False  # whether instances of a model load so: slower, but on any machine
     control_key: ControlKey | None = None  # None: what changes the server is open to whoever reaches it
 
     @property
@@ -149,7 +149,7 @@ def variables(settings: Settings, installation: Installation, shm_prefix: str) -
     """The environment of a server."""
     found = installation.variables()
     found[SHM_VARIABLE] = shm_prefix
-    if settings.has_company:
+    if settings.one_by_one:
         found.setdefault(*ONE_BY_ONE)
     libraries = [str(path) for path in installation.libraries]
     if libraries:
@@ -224,6 +224,7 @@ class TritonServer:
         self._shm_prefix = start.shm_prefix
         self._stubs: Counter[str] = Counter()  # when it was asked to stop
         self._stub_models: dict[int, str] = {}  # by process, when they were last looked for
+        self._instances: dict[int, str] = {}  # of those and of earlier ones
         self._rescan_at = 0.0
         with settings.log.open("ab") as log:
             self._process = children.start(start.command, start.variables, start.folder, log)
@@ -288,8 +289,13 @@ class TritonServer:
             found = {pid: processes.stub_model(pid) for pid in processes.tree(self.pid)}
             living = sorted((processes.started(pid), pid) for pid, model in found.items() if model)
             self._stub_models = {pid: found[pid] for _, pid in living}
+            self._instances |= {pid: name for pid in self._stub_models if (name := processes.stub_instance(pid))}
             self._rescan_at = time.monotonic() + RESCAN_S
         return self._stub_models
+
+    def instance(self, pid: int) -> str:
+        """Triton's name for what a process of the python backend is or was; "" where it was never looked at."""
+        return self._instances.get(pid, "")
 
     def idle_routers(self) -> frozenset[int]:
         """The ids of the router's processes, living or dead, that have nothing to do. OSError where it has no table."""

@@ -15,11 +15,19 @@ import pytest
 from scripts.host import processes
 from scripts.server.tritonserver import ONE_BY_ONE
 from tests.server.serving import ROOT
-from tests.server.sleeper import sleep
+from tests.server.sleeper import CODE, sleep
 from tests.server.supervised import LACKS_A_MODULE, add_model, leaves_nothing, living, says, shared_memory_of
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.server
+
+ABORTS_UNLESS_ONE_BY_ONE = f"""
+import os
+import signal
+
+if os.environ.get({ONE_BY_ONE[0]!r}) != {ONE_BY_ONE[1]!r}:
+    os.kill(os.getppid(), signal.SIGABRT)
+{CODE}"""
 
 
 @pytest.fixture
@@ -47,6 +55,14 @@ def test_a_server_that_dies_is_started_again(serve, repository):
     assert shared_memory_of(server.supervisor_pid) == []
 
 
+def test_a_server_that_is_aborted_twice_while_it_loads_is_started_with_little_at_a_time(serve, repository):
+    (repository / "sleeper" / "1" / "model.py").write_text(ABORTS_UNLESS_ONE_BY_ONE)
+    server = serve(repository)
+    said = "error: tritonserver ended while loading, killed by SIGABRT; starting it again"
+    assert server.console.read_text().count(said) == 2
+    assert sleep(server, 0.0) == [0.0]
+
+
 def test_a_new_server_takes_over_and_no_request_is_lost(serve, repository):
     server = serve(repository, "--grpc-max-connection-age=1000")
     port = server.http_url.rpartition(":")[2]
@@ -62,7 +78,6 @@ def test_a_new_server_takes_over_and_no_request_is_lost(serve, repository):
         assert [answer.result() for answer in asked] == [[0.25]] * len(asked)
         assert long.result() == [12.0]
     assert not living(server.server_pid)
-    assert {*processes.with_variable(*ONE_BY_ONE)} & {*processes.tree(server.supervisor_pid)}
     assert "changing over to a new server (on request)" in server.console.read_text()
     with urllib.request.urlopen(server.metrics_url, timeout=10) as page:
         assert b'nv_inference_request_success{model="sleeper"' in page.read()

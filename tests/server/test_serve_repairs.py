@@ -34,12 +34,26 @@ def test_a_model_whose_process_died_is_loaded_anew_while_it_serves(serve, reposi
         assert long.result() == [1.0]
     assert eventually(lambda: len(stubs(server)) == 2)
     assert not {killed, survivor} & set(stubs(server))
-    said = "model sleeper: a process died; loading it anew beside the others"
+    said = "model sleeper: a process died; it is replaced while the others serve"
     assert server.console.read_text().count(said) == 1
     assert server.server_pid in processes.tree(server.supervisor_pid)
     server.process.send_signal(signal.SIGTERM)
     assert server.wait() == 0
     assert leaves_nothing(server)
+
+
+def test_from_its_second_death_on_a_model_has_only_the_process_replaced_that_died(serve, repository):
+    server = serve(repository)
+    repaired(server, "sleeper")
+    assert eventually(lambda: len(stubs(server)) == 2)
+    for times in (2, 3):
+        killed, survivor = stubs(server)
+        os.kill(killed, signal.SIGKILL)
+        assert eventually(lambda times=times: server.console.read_text().count("sleeper is whole again") == times)
+        assert survivor in stubs(server) and len(stubs(server)) == 2
+    # Last, since a request changes a file of this model, which then is loaded as a whole.
+    with ThreadPoolExecutor() as pool:
+        assert list(pool.map(lambda _: sleep(server, 1.0), range(2))) == [[1.0]] * 2  # by both of them
 
 
 def test_a_model_that_cannot_be_loaded_anew_does_not_end_the_server(serve, repository):

@@ -102,3 +102,13 @@ def test_where_nothing_tells_who_is_idle_none_is_ended(world, monkeypatch):
     monkeypatch.setattr(world.old, "_idle", fail)
     world.replaced()
     assert world.looks(100) == 0
+
+
+def test_the_dead_were_idle_if_the_table_says_so_of_each_and_can_be_read():
+    assert OldProcesses(lambda: frozenset({1, 2, 3})).were_idle([1, 3])
+    assert not OldProcesses(lambda: frozenset({1, 2})).were_idle([1, 3])
+
+    def unreadable() -> frozenset[int]:
+        raise OSError("no such file")
+
+    assert not OldProcesses(unreadable).were_idle([1])

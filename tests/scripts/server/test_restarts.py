@@ -17,19 +17,21 @@ NO_ROUTERS = OldProcesses(frozenset)
 
 
 class FakeServer:
-    """Has one `model` of `configured` processes. Loading it anew begins `brings` new ones and ends the others."""
+    """Has one `model` of `configured` processes. Loading it anew begins `brings` new ones and ends the others; where
+    its instances are `single`, one that died is replaced by itself."""
 
     model = "m"
 
     def __init__(self) -> None:
         self._pids = count(1)
         self.loaded: list[str] = []
+        self.replaced: list[set[str]] = []
         self.state, self.configured, self.brings = "READY", 2, 2
         self.living = {next(self._pids): self.model for _ in range(2)}
         self.refusal = ""
         self.loads = 0
         self.answers = threading.Event()  # until then a load takes
-        self.keeps_old = False
+        self.keeps_old = self.single = False
 
     def kill_one(self) -> None:
         del self.living[min(self.living)]
@@ -42,6 +44,19 @@ class FakeServer:
 
     def instances(self, model: str) -> int:
         return self.configured
+
+    def instance(self, pid: int) -> str:
+        return f"instance {pid}"
+
+    def replace(self, model: str, instances: set[str]) -> bool:
+        if not self.single:
+            return False
+        self.answers.wait(20)
+        if self.refusal:
+            raise ControlFailed(self.refusal)
+        self.replaced.append(instances)
+        self.living |= {next(self._pids): self.model for _ in instances}
+        return True
 
     def load_anew(self, model: str) -> None:
         self.answers.wait(20)
@@ -62,7 +77,7 @@ def server() -> FakeServer:
 def watch(server, monkeypatch) -> Repairs:
     for name in ("PAUSE_S", "SECOND_LOOK_S", "LOOK_S", "WHOLE_S", "REST_S"):
         monkeypatch.setattr(restarts, name, 0.0)
-    return Repairs(server, server.stubs, NO_ROUTERS)
+    return Repairs(server, server.stubs, server.instance, NO_ROUTERS)
 
 
 def looks(watch: Repairs, count: int) -> list[str]:
@@ -77,7 +92,7 @@ def after_the_repair(server: FakeServer, watch: Repairs) -> list[str]:
     return [watch._messages.get() for _ in range(watch._messages.qsize())]
 
 
-STARTED = ["model m: a process died; loading it anew beside the others"]
+STARTED = ["model m: a process died; it is replaced while the others serve"]
 
 
 def test_a_model_that_lost_a_process_is_loaded_anew(server, watch):
@@ -97,6 +112,54 @@ def test_a_model_that_dies_twice_is_repaired_twice(server, watch):
         assert looks(watch, 2) == STARTED
         after_the_repair(server, watch)
         assert server.loads == loads
+
+
+def test_where_instances_are_single_the_one_that_died_is_replaced_and_nothing_is_loaded(server, watch):
+    server.single = True
+    for died in (1, 2, 3):
+        survivor = max(server.living)
+        server.kill_one()
+        assert looks(watch, 2) == STARTED
+        assert after_the_repair(server, watch) == ["model m is whole again after 0 s"]
+        assert server.replaced.pop() == {f"instance {died}"}
+        assert survivor in server.living
+        assert looks(watch, 5) == []
+        assert watch.old["m"] == 0
+    assert (server.loads, watch.repaired["m"]) == (0, 3)
+
+
+def test_where_a_single_one_cannot_be_replaced_the_model_is_loaded_anew(server, watch, monkeypatch):
+    server.single = True
+
+    def refused(model: str, instances: set[str]) -> bool:
+        raise ControlFailed("no answer within 120 s")
+
+    monkeypatch.setattr(server, "replace", refused)
+    server.kill_one()
+    said = looks(watch, 2) + after_the_repair(server, watch)
+    failed = f"model m could not be loaded anew, attempt 1 of {ATTEMPTS}: no answer within 120 s"
+    assert said == [*STARTED, failed, "model m is whole again after 0 s"]
+    assert server.loads == 1
+
+
+@pytest.mark.parametrize("was_idle", [True, False])
+def test_a_router_process_that_died_over_a_request_is_not_replaced_alone(was_idle, monkeypatch):
+    class Routers(FakeServer):
+        model = ROUTER
+
+        def states(self) -> dict[str, list[str]]:
+            return {ROUTER: ["READY"]}
+
+    for name in ("PAUSE_S", "SECOND_LOOK_S", "LOOK_S", "WHOLE_S", "REST_S"):
+        monkeypatch.setattr(restarts, name, 0.0)
+    server = Routers()
+    server.single = True
+    idle = frozenset({1}) if was_idle else frozenset()
+    watch = Repairs(server, server.stubs, server.instance, OldProcesses(lambda: idle))
+    server.kill_one()
+    looks(watch, 2)
+    after_the_repair(server, watch)
+    assert (server.replaced, server.loaded) == (([{"instance 1"}], []) if was_idle else ([], [ROUTER]))
 
 
 def test_a_death_among_the_new_is_seen_beside_old_processes_that_live_on(server, watch):
@@ -188,7 +251,7 @@ def test_the_router_is_loaded_anew_after_an_engine_whose_process_died(monkeypatc
     for name in ("PAUSE_S", "SECOND_LOOK_S", "LOOK_S", "WHOLE_S", "REST_S"):
         monkeypatch.setattr(restarts, name, 0.0)
     server = Engine()
-    watch = Repairs(server, server.stubs, NO_ROUTERS)
+    watch = Repairs(server, server.stubs, server.instance, NO_ROUTERS)
     server.kill_one()
     looks(watch, 2)
     said = after_the_repair(server, watch)

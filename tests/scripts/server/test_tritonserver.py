@@ -72,11 +72,11 @@ def test_a_backend_setting_does_not_replace_the_one_that_the_clean_up_needs():
     assert found[-1] == "--backend-config=python,thread-pool-size=64"
 
 
-def test_a_server_beside_another_loads_a_models_instances_one_by_one_where_a_person_says_nothing_else(monkeypatch):
+def test_instances_are_loaded_one_by_one_where_that_is_asked_for_and_a_person_says_nothing_else(monkeypatch):
     name, value = ONE_BY_ONE
-    installation, beside = Environment(Path("/root-of-it")), replace(settings(), has_company=True)
+    installation, careful = Environment(Path("/root-of-it")), replace(settings(), one_by_one=True)
     monkeypatch.delenv(name, raising=False)
     assert name not in variables(settings(), installation, "prefix_")
-    assert variables(beside, installation, "prefix_")[name] == value
+    assert variables(careful, installation, "prefix_")[name] == value
     monkeypatch.setenv(name, "1")
-    assert variables(beside, installation, "prefix_")[name] == "1"
+    assert variables(careful, installation, "prefix_")[name] == "1"

@@ -24,6 +24,7 @@ _WHILE_RUNNING = (
 )
 _ALWAYS = (
     ("kv_cache_block", "reused", "kvCacheStats", "reusedBlocks"),
+    ("kv_cache_block", "missed", "kvCacheStats", "missedBlocks"),  # which its C++ backend leaves out
     ("runtime_memory", "cpu", "", "cpuMemUsage"),
     ("runtime_memory", "gpu", "", "gpuMemUsage"),
     ("runtime_memory", "pinned", "", "pinnedMemUsage"),

@@ -18,6 +18,7 @@ from bls.manifest import Manifest
 from engines.openvino.compiling import Compiling
 from engines.openvino.grammar import GrammarCheck, structured_output
 from engines.openvino.model_path import readable_model
+from engines.openvino.prefix_cache import PrefixCache
 from engines.worker.generation import Generation, Guide, Sampling
 from engines.worker.parameters import EngineParameters
 from engines.worker.pipeline import Figure, Produced
@@ -60,6 +61,7 @@ class OpenVinoPipeline:
             )
         self._grammar_check = GrammarCheck(self._pipeline.get_tokenizer(), self._manifest.vocab_size)
         self._compiling = Compiling(self._compile)
+        self._prefix_cache = PrefixCache(self.total_blocks, BLOCK_TOKENS, self._parameters.reuse_cache)
 
     def add(self, key: int, generation: Generation) -> None:
         if generation.guide is None:
@@ -75,11 +77,13 @@ class OpenVinoPipeline:
         except RuntimeError as error:
             raise BadRequest(f"refused by OpenVINO: {_last_line(error)}") from None
         self._handles[key] = (handle, generation)
+        self._prefix_cache.begin(key, generation.prompt)
 
     def cancel(self, key: int) -> None:
         if not self._compiling.cancel(key):
             handle, _ = self._handles.pop(key)
             handle.cancel()
+            self._prefix_cache.end(key)
 
     def step(self) -> list[Produced]:
         """One more than the last request needs is the chance to free grammars: all ids have left by then."""
@@ -91,6 +95,7 @@ class OpenVinoPipeline:
             self._load()
         refused = list(self._begin_compiled(_LONGEST_WAIT_SECONDS if is_idle else 0.0))
         self._pipeline.step()
+        self._prefix_cache.step()
         return refused + list(self._read())
 
     def _compile(self, guide: Guide) -> None:
@@ -114,7 +119,10 @@ class OpenVinoPipeline:
         return round(percent / 100 * self.total_blocks)
 
     def figures(self) -> tuple[Figure, ...]:
-        return ()
+        return (
+            Figure("kv_cache_block", "reused", self._prefix_cache.reused),
+            Figure("kv_cache_block", "missed", self._prefix_cache.missed),
+        )
 
     def close(self) -> None:
         """It has no process of its own, and its memory ends with this one."""
@@ -123,8 +131,11 @@ class OpenVinoPipeline:
         for key, (handle, generation) in list(self._handles.items()):
             outputs = list(_outputs(handle))
             ended, error = _ended(handle, outputs)
+            for output in outputs:
+                self._prefix_cache.grow(key, output.generated_ids)
             if ended or error:
                 del self._handles[key]
+                self._prefix_cache.end(key)
             if outputs or ended or error:
                 yield _produced(key, generation, outputs, ended, error)
 

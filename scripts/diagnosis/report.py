@@ -8,6 +8,7 @@ from typing import Any
 
 from bls.contract import LLAMA_7B_ENSEMBLE, NVIDIA_NAMES, ROUTER, contract_of
 from scripts.diagnosis.finding import Finding, NotJudged
+from scripts.diagnosis.rules_engines import kv_reuse
 from scripts.diagnosis.rules_machine import busiest
 from scripts.diagnosis.sample import Observation
 
@@ -27,6 +28,7 @@ def as_json(server: str, seen: Observation, findings: list[Finding], not_judged:
         "requests_by_model": _by_model(seen),
         "busiest": part,
         "busy": round(use, 3),
+        "kv_reuse": {model: round(share, 3) for model, share in kv_reuse(seen).items()},
         "healthy": not findings,
         "findings": [{**asdict(finding), "weight": finding.weight.name.lower()} for finding in findings],
         "not_judged": [asdict(each) for each in not_judged],
@@ -38,6 +40,7 @@ def for_people(server: str, seen: Observation, findings: list[Finding], not_judg
     busy = f", {part} busy {use:.0%}" if part else ""
     lines = [
         f"{server}: {len(seen.models)} models, {_counted(seen)} in {round(seen.seconds, 1):g} s{busy}",
+        *_reuse(seen),
         *([_count(findings), ""] if findings else ["nothing wrong was found"]),
     ]
     for finding in findings:
@@ -47,6 +50,11 @@ def for_people(server: str, seen: Observation, findings: list[Finding], not_judg
         lines += [f"  {each.name:<24} {each.why}" for each in dict.fromkeys(not_judged)]
     lines += [f"not examined: {what}" for what in _unseen(seen)]
     return "\n".join(lines).rstrip()
+
+
+def _reuse(seen: Observation) -> list[str]:
+    shares = [f"{share:.0%} in {model}" for model, share in kv_reuse(seen).items()]
+    return [f"KV blocks of prompts that were reused: {', '.join(shares)}"] if shares else []
 
 
 def _count(findings: list[Finding]) -> str:

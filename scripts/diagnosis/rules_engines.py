@@ -12,6 +12,7 @@ from scripts.diagnosis.sample import Observation, mean
 
 REQUESTS = "nv_trt_llm_request_metrics"
 BLOCKS = "nv_trt_llm_kv_cache_block_metrics"
+INPUT_TOKENS = "nv_llm_input_token_len_sum"
 BATCHER = "nv_trt_llm_inflight_batcher_metrics"
 
 FULL_CACHE = 0.95
@@ -111,6 +112,9 @@ def kv_cache_never_reused(seen: Observation) -> Found:
         served = seen.counted(model).requests
         if not reused or reused[-1] != reused[0] or not served:
             continue
+        missed = seen.grown.get(BLOCKS, model=model, kv_cache_block_type="missed")
+        if missed is not None and missed < 2 * served:  # Prompts of one block and a bit have no whole block to share.
+            continue
         if served < MIN_REQUESTS:
             yield NotJudged("kv_cache_never_reused", f"{served} requests to {model}; {MIN_REQUESTS} are needed")
         else:
@@ -176,6 +180,25 @@ def engines(seen: Observation) -> list[str]:
 def kv_share(seen: Observation, model: str) -> list[float]:
     """The share of the engine's KV cache in use, at each look."""
     return seen.gauge(BLOCKS, model=model, kv_cache_block_type="fraction")
+
+
+def kv_reuse(seen: Observation) -> dict[str, float]:
+    """The share of prompts' KV blocks that each engine's cache had already, where prompts came and it can be told.
+
+    TensorRT-LLM's C++ backend doesn't say what it missed; there it is of the tokens that came in.
+    """
+    shares = {}
+    for model in engines(seen):
+        counts = {kind: seen.grown.get(BLOCKS, model=model, kv_cache_block_type=kind) for kind in ("reused", "missed")}
+        reused, missed = counts.values()
+        if reused is not None and missed is None:
+            block_tokens = seen.last.page.get(BLOCKS, model=model, kv_cache_block_type="tokens_per")
+            tokens = seen.grown.get(INPUT_TOKENS, model=model)
+            if block_tokens and tokens is not None:
+                missed = max(0.0, tokens / block_tokens - reused)
+        if reused is not None and missed is not None and reused + missed:
+            shares[model] = reused / (reused + missed)
+    return shares
 
 
 def waiting_anywhere(seen: Observation) -> list[float]:

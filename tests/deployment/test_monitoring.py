@@ -40,6 +40,17 @@ def test_each_alert_fires_when_it_should_and_only_then():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_each_named_figure_is_what_its_series_make_of_it():
+    done = promtool("test", "rules", MONITORING / "figures_test.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dashboard_shows_the_share_of_reused_blocks_as_the_named_figure_has_it():
+    ((rule,),) = (group["rules"] for group in yaml.safe_load((MONITORING / "figures.yml").read_text())["groups"])
+    shown = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", ())]
+    assert " ".join(rule["expr"].split()).replace("[5m]", "[$__rate_interval]") in shown
+
+
 def test_no_alert_is_without_a_test_in_which_it_fires():
     tests = yaml.safe_load((MONITORING / "alerts_test.yml").read_text())["tests"]
     fired = {case["alertname"] for test in tests for case in test["alert_rule_test"] if case["exp_alerts"]}

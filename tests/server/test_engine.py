@@ -236,6 +236,15 @@ def test_the_cache_is_described_by_tensorrt_llms_metrics(server):
     assert gauge(server, "request", "max") > 0
 
 
+def test_the_blocks_of_a_prompt_that_came_before_are_counted_as_reused(server, stream):
+    block = int(gauge(server, "kv_cache_block", "tokens_per"))
+    before = {kind: gauge(server, "kv_cache_block", kind) for kind in ("reused", "missed")}
+    for _ in range(2):
+        stream.send(prompt=[*range(100, 100 + 2 * block), 7], max_tokens=2).read()
+    eventually(lambda: gauge(server, "kv_cache_block", "reused") - before["reused"] == 2)
+    eventually(lambda: gauge(server, "kv_cache_block", "missed") - before["missed"] == 3 + 1)
+
+
 def control(server, engine, request_id):
     client = grpc.InferenceServerClient(server.grpc_url)
     named = {"engine": engine, "request_id": request_id}

@@ -8,7 +8,7 @@ from engines.worker.scheduler import Statistics
 RECORD = {
     "iter": 12,
     "gpuMemUsage": 1 << 30,
-    "kvCacheStats": {"maxNumBlocks": 100, "reusedBlocks": 7},
+    "kvCacheStats": {"maxNumBlocks": 100, "reusedBlocks": 7, "missedBlocks": 21},
     "inflightBatchingStats": {
         "numScheduledRequests": 5,
         "numContextRequests": 1,
@@ -58,6 +58,7 @@ def test_a_record_gives_what_it_holds_and_no_more():
         ("inflight_batcher", "generation_requests"): 4,
         ("inflight_batcher", "paused_requests"): 0,
         ("kv_cache_block", "reused"): 7,
+        ("kv_cache_block", "missed"): 21,
         ("runtime_memory", "gpu"): 1 << 30,
         ("general", "iteration_counter"): 12,
     }

@@ -184,6 +184,7 @@ class Engine:
                 "usedNumBlocks": used,
                 "tokensPerBlock": BLOCK_TOKENS,
                 "reusedBlocks": 2,
+                "missedBlocks": 6,
             },
             "inflightBatchingStats": {
                 "numScheduledRequests": len(scheduled),

@@ -10,7 +10,9 @@ import pytest
 from bls.contract import LARGE, SMALL
 from bls.paths import ROOT
 from scripts.diagnosis.metrics_page import parse
+from scripts.diagnosis.report import as_json, for_people
 from scripts.diagnosis.rules import judge
+from scripts.diagnosis.rules_engines import kv_reuse
 from scripts.diagnosis.sample import Counts, Model, Observation, Sample
 
 PAGE = (ROOT / "tests" / "data" / "trtllm_metrics.txt").read_text()
@@ -120,6 +122,52 @@ def test_a_cache_of_which_nothing_is_reused(reused, requests, said, unsure):
     found, not_judged = judge(observed(requests=requests, reused=reused))
     assert ("kv_cache_never_reused" in {each.name for each in found}) == said
     assert ("kv_cache_never_reused" in {each.name for each in not_judged}) == unsure
+
+
+MISSED = f'nv_trt_llm_kv_cache_block_metrics{{model="{SMALL}",version="1",kv_cache_block_type="missed"}} '
+ASKED = f'nv_llm_input_token_len_sum{{model="{SMALL}",version="1",response_metric_type="total_input_tokens"}} '
+
+
+def with_line(line, *values, **changes):
+    """The observation with one more series, which grows from the first value to the second."""
+    seen = observed(**changes)
+    looks = []
+    for number, sample in enumerate(seen.samples):
+        added = parse(f"{line}{values[number > 0]}").series
+        looks.append(replace(sample, page=replace(sample.page, series={**sample.page.series, **added})))
+    return replace(seen, samples=tuple(looks))
+
+
+GREW = {"reused": [900] + [930] * 7}
+
+
+@pytest.mark.parametrize(
+    ("line", "values", "share"),
+    [
+        (MISSED, (100, 110), 0.75),
+        (MISSED, (100, 100), 1),
+        (ASKED, (0, 120 * 64), 0.25),  # blocks of 64 tokens
+        (ASKED, (0, 29 * 64), 1),  # the last block of a prompt is rarely full
+    ],
+)
+def test_what_is_reused_is_told_as_a_share_of_what_the_prompts_needed(line, values, share):
+    seen = with_line(line, *values, **GREW)
+    assert kv_reuse(seen) == {SMALL: share}
+    assert as_json("s", seen, [], [])["kv_reuse"] == {SMALL: share}
+    line = for_people("s", seen, [], []).split("\n")[1]
+    assert line == f"KV blocks of prompts that were reused: {share:.0%} in {SMALL}"
+
+
+def test_no_share_is_told_where_no_prompt_came_or_nobody_says_how_long_they_were():
+    assert kv_reuse(with_line(MISSED, 100, 100)) == {}
+    assert kv_reuse(observed(**GREW)) == {}
+    assert "reused" not in for_people("s", observed(**GREW), [], [])
+
+
+@pytest.mark.parametrize(("blocks", "said"), [(119, False), (120, True)])
+def test_prompts_without_a_whole_block_are_not_blamed_for_sharing_none(blocks, said):
+    found = judge(with_line(MISSED, 0, blocks, requests=60, reused=900))[0]
+    assert ("kv_cache_never_reused" in {each.name for each in found}) == said
 
 
 def test_an_engine_that_does_not_tell_what_it_reuses_is_not_judged():

@@ -373,18 +373,19 @@ TEXT_TOKENIZER_CONTRACT = Contract(
     """),
 )
 
+# One logit, label and score for each class of engines/classifier/labels.py.
 TEXT_CLASSIFIER_CONTRACT = Contract(
     inputs=_tensors("""
         input_ids       INT64  [-1]   ragged
         attention_mask  INT64  [-1]   ragged
     """),
     outputs=_tensors("""
-        logits          FP32   [20]
+        logits          FP32   [-1]
         embedding       FP32   [384]
     """)
     + _tensors("""
-        labels          STRING [20]
-        scores          FP32   [20]
+        labels          STRING [-1]
+        scores          FP32   [-1]
     """),
 )
 
@@ -393,8 +394,8 @@ TEXT_PIPELINE_CONTRACT = Contract(
         text            STRING [1]
     """),
     outputs=_tensors("""
-        labels          STRING [20]
-        scores          FP32   [20]
+        labels          STRING [-1]
+        scores          FP32   [-1]
         embedding       FP32   [384]
         truncated       BOOL   [1]
         unknown_share   FP32   [1]

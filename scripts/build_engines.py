@@ -21,17 +21,20 @@ Exit status: 0 done, 1 not (the last line says why), 2 wrong arguments, 130 stop
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bls.paths import ROOT
+from bls.contract import TEXT_CLASSIFIER
+from bls.paths import MODEL_REPOSITORY, ROOT
 from bls.tiers import tiers
 from engines import specs
 from engines.builders import build
 from engines.classifier.examples import BadExamples
+from engines.classifier.labels import LABELS
 from engines.classifier.manifest import CLASSIFIER
 from engines.tensorrt_llm.build import ENGINE, Plan
 from engines.tensorrt_llm.commands import EXAMPLES
@@ -43,6 +46,7 @@ from scripts.host.progress import Progress
 
 BUILT = ROOT / "engines" / "built"
 OPENVINO = "openvino"
+CLASSIFIER_CONFIG = MODEL_REPOSITORY / TEXT_CLASSIFIER / "config.pbtxt"
 _REFUSED = (specs.BadSpec, build.BadSource, BadExamples, BadCommand, BadMachine, gpu_engines.CommandFailed)
 
 
@@ -100,6 +104,20 @@ def _build_classifier(built: Path, options: argparse.Namespace, progress: Progre
     progress.step(f"engine {CLASSIFIER}", source)
     found = build_classifier.build(built, source, progress.status, options.force)
     progress.done(f"{found.accuracy:.1%} of {found.held_out} held-out prompts are classified correctly")
+    for complaint in wrong_class_counts(CLASSIFIER_CONFIG):
+        progress.say(complaint)
+
+
+def wrong_class_counts(config: Path) -> Iterator[str]:
+    """Says which lines of the classifier's config for ONNX Runtime's backend count other classes than there are.
+
+    The backend refuses a model that has another number than its config; all else takes any number.
+    """
+    for number, line in enumerate(config.read_text().splitlines(), 1):
+        found = re.search(r'name: "(?:logits|labels|scores)".* dims: \[ (\d+) \]', line)
+        if found and int(found[1]) != len(LABELS):
+            change = f"dims: [ {len(LABELS)} ] instead of [ {found[1]} ]"
+            yield f"for ONNX Runtime's backend, edit {config}:{number}: {change}"
 
 
 def _explain(words: Sequence[str]) -> int:

@@ -71,7 +71,7 @@ def build(built: Path, source: str, say: Say, force: bool = False, prompts: Prom
     built.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{CLASSIFIER}.", dir=built))
     try:
-        if before is not None and before.encoder == record.encoder:
+        if before is not None and before.encoder == record.encoder and _has_these_classes(folder):
             say("keeping the encoder")
             model = _take_over(folder, draft)
         else:
@@ -91,6 +91,11 @@ def _digest(prompts: Prompts) -> str:
         examples.load(folder, LABELS)
     examples.prompts(prompts.innocent)
     return f"{' '.join(LABELS)} {examples.digest(prompts.fitted, prompts.held_out, prompts.innocent)}"
+
+
+def _has_these_classes(folder: Path) -> bool:
+    """The encoder's model has their number in it, and its engine.json their names."""
+    return text_manifest.load(folder).labels == LABELS
 
 
 def _take_over(folder: Path, draft: Path) -> onnx.ModelProto:
@@ -147,7 +152,7 @@ def _fit(draft: Path, model: onnx.ModelProto, prompts: Prompts, say: Say) -> Eva
     classes = np.array([*held_out.classes, *[-1] * len(innocent)])
     languages = [*held_out.languages, *(language for _, language in innocent)]
     logits = embed(manifest, [*held_out.texts, *(text for text, _ in innocent)])["logits"]
-    found = evaluation.judge(Judged(classes, languages, logits), len(known))
+    found = evaluation.judge(Judged(classes, languages, logits), len(known), LABELS)
     found.save(draft / EVALUATION)
     return found
 

@@ -1,7 +1,7 @@
-"""What the text classifier tells apart: twenty classes, in the order of its logits.
+"""What the text classifier tells apart: classes, in the order of its logits.
 
-An intent says what a prompt wants, a risk what it might do. Each has example prompts in engines/classifier/examples;
-another name or number needs those and the `labels` of bls/contract.py too.
+An intent says what a prompt wants, a risk what it might do. Each has prompts in engines/classifier/examples and
+held_out; docs/classifier.md says how to add one.
 """
 
 from __future__ import annotations

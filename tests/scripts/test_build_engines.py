@@ -220,6 +220,20 @@ def test_the_command_says_what_it_made(tmp_path, capsys):
     assert capsys.readouterr().err.count("Tiny-Chat, 64 tokens of context") == 2
 
 
+def test_the_classifiers_config_for_onnx_runtimes_backend_is_named_line_by_line_when_classes_were_added(monkeypatch):
+    config = build_engines.CLASSIFIER_CONFIG
+    assert list(build_engines.wrong_class_counts(config)) == []
+    monkeypatch.setattr(build_engines, "LABELS", (*build_engines.LABELS, "weather"))
+    count = len(build_engines.LABELS)
+    lines = config.read_text().splitlines()
+    complaints = list(build_engines.wrong_class_counts(config))
+    assert len(complaints) == 3
+    for complaint in complaints:
+        place, wanted = complaint.removeprefix(f"for ONNX Runtime's backend, edit {config}:").split(": ", 1)
+        assert wanted == f"dims: [ {count} ] instead of [ {count - 1} ]"
+        assert f"dims: [ {count - 1} ]" in lines[int(place) - 1]
+
+
 def test_the_command_fails_with_one_line(tmp_path, capsys):
     assert build_engines.main(["small", "--from", "nonsense"], tmp_path) == 1
     assert capsys.readouterr().err.splitlines()[-1].startswith("error: nonsense has no known form; known: ")

@@ -13,6 +13,7 @@ from engines import specs
 from engines.builders.sources import BadSource
 from engines.classifier import build, e5_file, encoders, evaluation, examples, shipped
 from engines.classifier import manifest as text_manifest
+from engines.classifier.examples import BadExamples
 from engines.classifier.labels import LABELS, RISKS
 from scripts import build_engines, confusion_matrix
 from tests import small_bert
@@ -67,6 +68,21 @@ def test_another_prompt_is_another_head_on_the_encoder_that_is_there(tmp_path, p
     assert said[0] == "keeping the encoder"
     assert found.fitted == len(LABELS) + 1
     assert model.read_bytes() != before
+
+
+def test_a_class_of_ones_own_takes_its_name_and_its_prompts(tmp_path, prompts, monkeypatch):
+    make(tmp_path, prompts)
+    more = (*LABELS, "weather")
+    for module in (build, encoders, small_bert):
+        monkeypatch.setattr(module, "LABELS", more)
+    with pytest.raises(BadExamples, match=r"weather\.txt is missing"):
+        make(tmp_path, prompts, tmp_path / "model")
+    for folder in (prompts.fitted, prompts.held_out):
+        (folder / "weather.txt").write_text("where is the cat\n")
+    found, said = make(tmp_path, prompts, tmp_path / "model")
+    manifest = text_manifest.load(tmp_path / "built" / "classifier")
+    assert (found.held_out, manifest.labels) == (len(more), more) and "keeping the encoder" not in said
+    assert build.embed(manifest, ["the cat"])["logits"].shape == (1, len(more))
 
 
 def test_other_weights_are_another_encoder(tmp_path, prompts):
@@ -134,7 +150,7 @@ def test_the_shipped_classifier_is_built_and_keeps_the_contract():
     assert (manifest.labels, manifest.begin_ids[0]) == (LABELS, 0)
     assert sizes == {
         "embedding": (manifest.width,),
-        **dict.fromkeys(("logits", "labels", "scores"), (len(LABELS),)),
+        **dict.fromkeys(("logits", "labels", "scores"), (-1,)),
     }
 
 

@@ -1,7 +1,10 @@
 """engines/classifier/examples.py and the prompts that are shipped."""
 
+import json
+
 import pytest
 
+from bls.paths import ROOT
 from engines.classifier import examples
 from engines.classifier.examples import BadExamples
 from engines.classifier.labels import HARD, INTENTS, LABELS, RISKS
@@ -16,8 +19,11 @@ def count(found, number, language):
     return sum(kind == number and code == language for kind, code in zip(found.classes, found.languages, strict=True))
 
 
-@pytest.mark.parametrize("label", LABELS)
-def test_every_class_has_enough_prompts(label):
+SHIPPED = json.loads((ROOT / "docs" / "classifier.json").read_text())["labels"]
+
+
+@pytest.mark.parametrize("label", sorted({*SHIPPED} & {*LABELS}))
+def test_every_shipped_class_has_enough_prompts(label):
     number = LABELS.index(label)
     assert count(FITTED, number, "en") >= 40 and count(FITTED, number, "zh") >= 20
     assert count(HELD_OUT, number, "en") >= 10 and count(HELD_OUT, number, "zh") >= 10

@@ -56,7 +56,7 @@ def _fill(draft: Path, built: Path, record: Record, source: Source, say: Say, fo
     else:
         source.bring(draft, say)
     say("reading the model's head")
-    described = model_files.describe(draft, record.context_tokens)
+    described = model_files.describe(draft, record.context_tokens, source.name)
     described.save()
     say("building the tokenizer's byte table")
     byte_table_build.ensure(described)

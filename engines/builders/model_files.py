@@ -22,11 +22,14 @@ GGUF_FAMILIES = ("llama", "qwen2", "qwen3")  # as general.architecture says: Mis
 _TOKENIZER_FILES = {"huggingface": "tokenizer.json", "sentencepiece": "tokenizer.model"}
 
 
-def describe(folder: Path, context_tokens: int | None) -> Manifest:
-    """The manifest of the model in `folder`; `context_tokens` caps the model's own. Raises BadSource."""
+def describe(folder: Path, context_tokens: int | None, name: str) -> Manifest:
+    """The manifest of the model in `folder`; `context_tokens` caps the model's own. Raises BadSource.
+
+    `name` is the model's where its files don't say one, as those of Transformers 5 don't.
+    """
     files = sorted(folder.glob("*.gguf"))
     with _told_as_bad_source():
-        fields = _of_gguf(files[0]) if files else _of_openvino(folder)
+        fields = _of_gguf(files[0]) if files else _of_openvino(folder, name)
         fields["context_tokens"] = min(fields["context_tokens"], context_tokens or fields["context_tokens"])
         return Manifest(folder=folder, builder="openvino", **fields)
 
@@ -68,9 +71,9 @@ def _of_gguf(file: Path) -> dict[str, Any]:
     }
 
 
-def _of_openvino(folder: Path) -> dict[str, Any]:
-    name = _read_json(folder / "config.json").get("_name_or_path", "").rpartition("/")[2] or folder.name
-    return {"name": name, "weights": OPENVINO_MODEL, **_of_huggingface(folder, "")}
+def _of_openvino(folder: Path, name: str) -> dict[str, Any]:
+    known = _read_json(folder / "config.json").get("_name_or_path", "").rpartition("/")[2]
+    return {"name": known or name, "weights": OPENVINO_MODEL, **_of_huggingface(folder, "")}
 
 
 def _of_huggingface(folder: Path, prefix: str) -> dict[str, Any]:

@@ -55,6 +55,11 @@ class Source:
         what = "does not exist" if os.sep in text or path.suffix == ".gguf" else "has no known form"
         raise BadSource(f"{text} {what}; known: {_FORMS}")
 
+    @property
+    def name(self) -> str:
+        """The last part of it: a repository's, a folder's or a file's."""
+        return self.text.rpartition("/")[2]
+
     def state(self) -> str:
         """Changes when the files behind a path do; "" for what has a version of its own."""
         path = Path(self.text)
@@ -79,7 +84,8 @@ def convert(model: str) -> str:
     """What to do with weights that OpenVINO doesn't read; the tool needs PyTorch, hence an environment of its own."""
     return (
         "convert it: python3 -m venv ~/export && ~/export/bin/pip install 'optimum-intel[openvino]' "
-        f"&& ~/export/bin/optimum-cli export openvino --model {model} --weight-format int8 ~/converted; "
+        f"&& ~/export/bin/optimum-cli export openvino --model {model} "
+        "--task text-generation-with-past --weight-format int8 ~/converted; "
         "then name ~/converted"
     )
 

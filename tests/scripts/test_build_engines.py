@@ -82,6 +82,13 @@ def test_an_openvino_folder_is_read_from_its_json_files(tmp_path):
     assert (engine.end_ids, engine.pad_id, engine.tokenizer.kind) == ((1, 2), 0, "huggingface")
 
 
+@pytest.mark.parametrize(("config", "name"), [({}, "Tiny-int8"), ({"_name_or_path": "owner/Tiny"}, "Tiny")])
+def test_an_openvino_model_is_called_as_its_config_says_or_else_as_its_folder(tmp_path, config, name):
+    folder = openvino(tmp_path / "Tiny-int8")
+    (folder / "config.json").write_text(json.dumps({**OPENVINO_CONFIG, **config}))
+    assert built(tmp_path, folder)[0].name == name
+
+
 def test_an_openvino_folder_without_generation_config_has_the_end_id_of_its_config(tmp_path):
     engine, _ = built(tmp_path, openvino(tmp_path / "model"))
     assert (engine.end_ids, engine.pad_id) == ((1,), 1)
@@ -254,13 +261,13 @@ def test_a_gguf_file_of_a_family_that_openvino_does_not_read_is_refused_by_its_n
     changed = {"general.architecture": family, f"{family}.context_length": 64, "tokenizer.ggml.tokens": []}
     gguf(tmp_path, **changed)
     with pytest.raises(BadSource, match=f"of the family '{family}'; OpenVINO reads GGUF files of llama, qwen2, qwen3"):
-        model_files.describe(tmp_path, None)
+        model_files.describe(tmp_path, None, "")
 
 
 def test_a_folder_of_the_hugging_face_kind_is_refused_with_the_command_that_converts_it(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(BadSource, match=f"optimum-cli export openvino --model {tmp_path} "):
+    with pytest.raises(BadSource, match=f"optimum-cli export openvino --model {tmp_path} --task text-generation"):
         Source.parse(str(tmp_path))
     with pytest.raises(BadSource, match="optimum-cli export openvino --model a/b "):
         sources.wanted("a/b", ["config.json", "model.safetensors"])

@@ -13,6 +13,19 @@ KV_CACHE_DTYPES = ("auto", "fp8")
 TOKENS_PER_BLOCK = 32  # of the paged KV cache: trtllm-build's default
 
 _CHOICES = {"precision": PRECISIONS, "quantisation": QUANTISATIONS, "kv_cache_dtype": KV_CACHE_DTYPES}
+# What people ask for that isn't offered -> why, and what is. The int8 cache: attentionOp.cpp of TensorRT-LLM refuses it
+# beside paged context FMHA, which KV reuse and chunked prompts need.
+_GPTQ = 'TensorRT-LLM makes no GPTQ weights: name a model that was saved in GPTQ, as "none" reads it, or take int4_awq'
+_INSTEAD = {
+    ("quantisation", "int4_gptq"): _GPTQ,
+    ("quantisation", "gptq"): _GPTQ,
+    ("quantisation", "smoothquant"): "it is int8_sq here",
+    ("quantisation", "awq"): "it is int4_awq here",
+    (
+        "kv_cache_dtype",
+        "int8",
+    ): "it excludes KV reuse and chunked prompts in TensorRT-LLM: take fp8, with quantisation fp8",
+}
 _TEXTS = ("model", "calib_dataset")
 
 
@@ -89,7 +102,9 @@ class GpuSpec:
 def _check(name: str, value: object, optional: bool) -> None:
     if name in _CHOICES:
         if value not in _CHOICES[name]:
-            raise BadGpuSpec(f"{name} is {value!r}; known: {', '.join(_CHOICES[name])}")
+            hint = _INSTEAD.get((name, value)) if isinstance(value, str) else None
+            known = f"{name} is {value!r}; known: {', '.join(_CHOICES[name])}"
+            raise BadGpuSpec(f"{known} ({hint})" if hint else known)
     elif name in _TEXTS:
         if not isinstance(value, str) or not value:
             raise BadGpuSpec(f"{name} is {value!r}; it must be a string")

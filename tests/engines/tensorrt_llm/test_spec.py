@@ -43,7 +43,16 @@ def test_a_model_and_its_context_are_enough(tmp_path):
         ("max_input_len = 100", r"max_input_len is 100; it must be below max_seq_len \(100\)"),
         ("max_num_tokens = 63", r"max_num_tokens is 63; it must be at least max_batch_size \(64\)"),
         ('kv_cache_dtype = "fp8"', 'kv_cache_dtype "fp8" needs quantisation "fp8"; it is "none"'),
-        ('kv_cache_dtype = "int8"', "kv_cache_dtype is 'int8'; known: auto, fp8"),
+        (
+            'kv_cache_dtype = "int8"',
+            r"kv_cache_dtype is 'int8'; known: auto, fp8 \(it excludes KV reuse .*: take fp8, with",
+        ),
+        ("kv_cache_dtype = 8", r"kv_cache_dtype is 8; known: auto, fp8$"),
+        (
+            'quantisation = "int4_gptq"',
+            r"quantisation is 'int4_gptq'; known: .* \(.* no GPTQ weights: .* or take int4_awq\)",
+        ),
+        ('quantisation = "smoothquant"', r"quantisation is 'smoothquant'; known: .* \(it is int8_sq here\)"),
     ],
 )
 def test_a_wrong_key_or_value_is_refused_in_one_line_that_names_it(tmp_path, line, message):

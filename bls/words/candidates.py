@@ -119,6 +119,8 @@ class Candidates:
 
     def rest(self) -> list[Match]:
         """What the end of the text decides: all of it."""
+        if not self.waiting:
+            return []
         self.seen_border()
         decided = [self._decided(each) for each in self._distinct()]
         self.waiting = []

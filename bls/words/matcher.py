@@ -60,7 +60,7 @@ class WordMatcher:
         self._max_gap = max_gap
         # Two more of its last letter would make a span longer.
         self._span_bits = SPAN_BELOW | SPAN_HERE if lexicon.repeats else SPAN_BELOW
-        self.may_terminate = any(treatments[number].action == "terminate" for number in lexicon.categories)
+        self.may_terminate = lexicon.may_terminate
         self.position = 0  # raw characters seen
         self._live: list[Item] = []  # at nodes that the last symbol led to
         self._over: list[Waiting] = []  # held over a gap, before any symbol
@@ -77,13 +77,10 @@ class WordMatcher:
     def feed(self, chunk: str) -> list[Match]:
         """The matches that are decided with `chunk`. Stops behind the character that decides a terminating one."""
         decided: list[Match] = []
-        lexicon = self._lexicon
-        base, check, info, classes = lexicon.base, lexicon.check, lexicon.info, lexicon.classes
-        live, last, position = self._live, self._last, self.position
-        plain = self._plain
-        last_digit = LAST_DIGIT if lexicon.spelt else 0
+        base, check, info, classes, first_cjk, last_spelt = self._lexicon.tables
+        live, last, position, plain = self._live, self._last, self.position, self._plain
         for code, anywhere, at_word_start in map(self._look_up, chunk):
-            if plain and code >= 0 and ((code != last and code > last_digit) or not live):
+            if plain and ((code > last_spelt and code != last) or (not live and code >= 0)):
                 fresh = []
                 for node, start in live:
                     slot = base[node] + code
@@ -104,7 +101,7 @@ class WordMatcher:
                 plain
                 and code < 0
                 and (anywhere == SEPARATOR or (anywhere == DOT and not live))
-                and (not live or last < lexicon.first_cjk)
+                and (not live or last < first_cjk)
             ):
                 for node, _ in live:
                     if info[node] & (SPACE_CHILD | CJK_CHILD):
@@ -184,7 +181,8 @@ class WordMatcher:
     def _step(self, code: int, kind: int, place: int, decided: list[Match]) -> None:
         """One Character, whatever it is. `position` is still its own."""
         if code >= 0:
-            self._letters(((code, kind, place),))
+            self._symbol(code, kind, place)
+            self._over, self._gapped = [], []
         elif kind == SEPARATOR:
             self._forget_old()
             self._over, self._gapped = self._behind_gap(literal=False)
@@ -233,7 +231,8 @@ class WordMatcher:
         marked = [(following, start) for node, start in self._settled_items() if (following := child(node, code))]
         self._live = self._live + marked
         self._candidates.seen_mark(self.position + 1 - self._gap, self.position + 1)
-        self._end_words(marked)
+        for node, start in marked:
+            self._end_word(node, start)
 
     def _forget_old(self) -> None:
         """Drops what has waited for more than `max_gap` characters."""
@@ -262,40 +261,53 @@ class WordMatcher:
         return self._live + self._repeats if _MANY <= self._run <= self._max_gap else self._live
 
     def _symbol(self, code: int, anywhere: int, at_word_start: int) -> None:
-        lexicon, position = self._lexicon, self.position
-        joins_last = lexicon.classes[self._last] == lexicon.classes[code]
-        self._candidates.seen_letter(code, self._last)
-        if lexicon.spelt:
+        lexicon, position, last = self._lexicon, self.position, self._last
+        base, check, info, classes, _, last_spelt = lexicon.tables
+        if self._candidates.waiting:
+            self._candidates.seen_letter(code, last)
+        bridged = self._bridged
+        if self._spelt or code in lexicon.spelt:
             self._spelt = self._spell(code)
-        bridged, self._bridged = self._bridged, self._bridge(code)
-        stayed: list[Item] = []
-        if code == self._last and code >= FIRST_CODE:
-            items = self._live
+        if bridged or code <= last_spelt:
+            self._bridged = self._bridge(code)
+        items, stayed = self._live, self._repeats
+        if code == last and code >= FIRST_CODE:
             self._run += 1
-            if lexicon.repeats and self._run <= self._max_gap:
-                stayed = self._live + self._repeats
+            stayed = items + stayed if lexicon.repeats and self._run <= self._max_gap else []
         else:
-            items = self._settled_items()
+            if stayed:
+                items, stayed = self._settled_items(), []
             self._run = 1
-        fresh = [(child, start) for node, start in items if (child := lexicon.child(node, code))]
-        waiting = self._over + self._gapped if code >= lexicon.first_cjk else self._over
-        fresh += [(child, start) for node, start, _ in waiting if (child := lexicon.child(node, code))]
-        if bridged and code >= lexicon.first_cjk:
-            oldest = position - self._max_gap - 1
-            fresh += [
-                (child, start) for node, start, at in bridged if at >= oldest and (child := lexicon.child(node, code))
-            ]
+        fresh: list[Item] = []
+        for node, start in items:
+            slot = base[node] + code
+            if check[slot] == node:
+                fresh.append((slot, start))
+        if self._over or self._gapped or bridged:
+            self._go_on(code, bridged, fresh)
         if anywhere:
             fresh.append((anywhere, position))
-        if at_word_start and not joins_last:
+        if at_word_start and classes[last] != classes[code]:
             fresh.append((at_word_start, position))
         self._live, self._repeats, self._last, self._gap = fresh, stayed, code, 0
-        self._end_words(fresh + stayed if self._run >= _MANY else fresh)
+        for node, start in fresh + stayed if self._run >= _MANY else fresh:
+            if info[node] >= ENDS:
+                self._end_word(node, start)
+
+    def _go_on(self, code: int, bridged: list[Waiting], fresh: list[Item]) -> None:
+        """Adds where a symbol leads what waited for it."""
+        child, waiting = self._lexicon.child, self._over
+        if code >= self._lexicon.first_cjk:
+            oldest = self.position - self._max_gap - 1
+            waiting = [*waiting, *self._gapped, *(item for item in bridged if item[2] >= oldest)]
+        for node, start, _ in waiting:
+            if following := child(node, code):
+                fresh.append((following, start))
 
     def _bridge(self, code: int) -> list[Waiting]:
         """What a digit lets wait for the next CJK letter."""
         lexicon = self._lexicon
-        if not lexicon.spelt or not FIRST_CODE <= code <= LAST_DIGIT or self._last < lexicon.first_cjk:
+        if not FIRST_CODE <= code <= LAST_DIGIT or self._last < lexicon.first_cjk:
             return []
         since = self.position - self._gap - 1
         return [(node, start, since) for node, start in self._settled_items() if lexicon.info[node] & CJK_CHILD]
@@ -304,8 +316,6 @@ class WordMatcher:
         """The words that go on with this symbol and have a digit or sign in place of a letter."""
         lexicon, child = self._lexicon, self._lexicon.child
         letters = lexicon.spelt.get(code, ())
-        if not letters and not self._spelt:
-            return []
         # A letter that is the first of its word hangs at a root.
         items = [(node, start, 1 + (lexicon.check[node] > AT_WORD_START)) for node, start in self._settled_items()]
         stands_for = [
@@ -320,14 +330,13 @@ class WordMatcher:
                     self._candidates.add(Match(start, self.position + 1, category), needs & END_BITS, node)
         return spelt
 
-    def _end_words(self, items: list[Item]) -> None:
+    def _end_word(self, node: int, start: int) -> None:
         lexicon, end = self._lexicon, self.position + 1
-        for node, start in items:
-            for category, needs in lexicon.endings[lexicon.info[node] >> ENDING_SHIFT]:
-                if category == ALLOW:
-                    self._candidates.allow(start, end)
-                else:
-                    self._candidates.add(Match(start, end, category), needs & END_BITS, node)
+        for category, needs in lexicon.endings[lexicon.info[node] >> ENDING_SHIFT]:
+            if category == ALLOW:
+                self._candidates.allow(start, end)
+            else:
+                self._candidates.add(Match(start, end, category), needs & END_BITS, node)
 
     def _allow_live_from(self) -> int:
         info = self._lexicon.info

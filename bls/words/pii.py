@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bls.words.candidates import Match
 from bls.words.pii_kinds import COMPILED, CONTEXT, Compiled, any_hint
@@ -61,7 +61,7 @@ class PiiMatcher:
         self.may_terminate = bool(self._terminates)
         self.position = 0
         self._text = ""  # folded: CONTEXT characters, then what is undecided
-        self._at: list[int] = []  # the raw position of each of its characters
+        self._at: Sequence[int] = range(0)  # the raw position of each of its characters
         self._from = [0] * len(self._kinds)  # where in it each kind goes on
         self._hide = self._span = 0  # as `undecided` gives them
         self._invisible = 0  # in a row
@@ -97,22 +97,30 @@ class PiiMatcher:
         return copy.copy(self)
 
     def _take(self, chunk: str) -> None:
-        if chunk.isascii():
-            self._text += chunk
-            self._at = [*self._at, *range(self.position, self.position + len(chunk))]
-            self._invisible = 0 if chunk else self._invisible
-            self.position += len(chunk)
+        folded = chunk if chunk.isascii() else "".join(map(_FOLDED.__getitem__, chunk))
+        if len(folded) < len(chunk):
+            self._take_invisible(chunk)
             return
+        first, self.position = self.position, self.position + len(chunk)
+        at = self._at
+        if isinstance(at, range):  # nothing invisible in the tail: its characters lie side by side
+            self._at = range(first - len(at), self.position)
+        else:
+            self._at = [*at, *range(first, self.position)]
+        self._text += folded
+        self._invisible = 0 if chunk else self._invisible
+
+    def _take_invisible(self, chunk: str) -> None:
         text, at = [], []
-        for character in chunk:
-            folded = _FOLDED[character] if not character.isascii() else character
+        for position, character in enumerate(chunk, self.position):
+            folded = _FOLDED[character]
             self._invisible = 0 if folded else self._invisible + 1
             if self._invisible > _MAX_INVISIBLE:
                 folded = "\n"
             if folded:
                 text.append(folded)
-                at.append(self.position)
-            self.position += 1
+                at.append(position)
+        self.position += len(chunk)
         self._text += "".join(text)
         self._at = [*self._at, *at]
 

@@ -46,9 +46,11 @@ class WordFilter:
         ]
         if table.pii:
             matchers.append(PiiMatcher(table.pii, table.treatments))
-        # One that may terminate goes first: the others then see no more of the text than it did.
-        self._first, *self._others = sorted(matchers, key=lambda matcher: not matcher.may_terminate)
-        self._ends = sum(matcher.may_terminate for matcher in matchers)
+        if len(matchers) > 1:
+            # One that may terminate goes first: the others then see no more of the text than it did.
+            matchers.sort(key=lambda matcher: not matcher.may_terminate)
+        self._first, *self._others = matchers
+        self._ends = [matcher.may_terminate for matcher in matchers].count(True)
         self._text = ""  # not out yet
         self._base = 0  # raw position of its first character
         self._spans: list[Match] = []  # decided, hidden, not out yet
@@ -84,18 +86,39 @@ class WordFilter:
         """What may go out now that `text` has come."""
         if self.terminated:
             return ""
-        decided = self._feed_all(text) if self._others else self._first.feed(text)
-        self._text += text
-        return self._out(decided)
+        if self._others:
+            decided = self._feed_all(text)
+            hide, _ = self._undecided()
+        else:
+            decided = self._first.feed(text)
+            hide, _ = self._first.undecided(self._base)
+        text = self._text + text
+        if decided or self._spans:
+            self._text = text
+            return self._out(decided)
+        size = hide - self._base
+        if size <= 0:  # masked characters may be out already, left of `hide`
+            self._text = text
+            return ""
+        self._text, self._base = text[size:], hide
+        return text[:size]
 
     def finish(self, is_cut: bool = False) -> str:
         """The rest, at the end of the stream; if its text was cut off, without the head of a word to be hidden."""
         if self.terminated:
             return ""
         matchers = (self._first, *self._others)
-        heads = [matcher.undecided(self._base)[0] for matcher in matchers if isinstance(matcher, WordMatcher)]
+        heads = []
+        if is_cut:
+            heads = [matcher.undecided(self._base)[0] for matcher in matchers if isinstance(matcher, WordMatcher)]
         decided = [match for matcher in matchers for match in matcher.finish()]
-        return self._out_before(min(heads), decided) if is_cut and heads else self._out(decided)
+        if heads:
+            return self._out_before(min(heads), decided)
+        if decided or self._spans:
+            return self._out(decided)
+        text, self._text = self._text, ""
+        self._base += len(text)
+        return text
 
     def _out_before(self, head: int, decided: list[Match]) -> str:
         """All but what lies behind raw position `head`, where a match reaches no further."""
@@ -133,12 +156,6 @@ class WordFilter:
         hide, span = self._undecided()
         if decided and (last := self._note(decided)):
             return self._end(last, hide)
-        if not self._spans:
-            text = self._text
-            size = max(0, hide - self._base)  # masked characters may be out already, left of `hide`
-            self._text = text[size:]
-            self._base += size
-            return text[:size]
         text = self._render(hide, span)
         if self._text:  # what still waited for a decision may be out now, masked by another match
             text += self._render(*self._undecided())

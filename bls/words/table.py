@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bls.paths import WORDS_VARIABLE, home
-from bls.words.trie import ANYWHERE, AT_WORD_START, CLASS_BITS, ENDING_SHIFT
+from bls.words.trie import ANYWHERE, AT_WORD_START, CLASS_BITS, ENDING_SHIFT, LAST_DIGIT
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,9 @@ class Characters(dict[str, Character]):
 class Lexicon:
     """The words of all categories that fold and match in one way, as arrays in the mapped file."""
 
-    def __init__(self, header: Mapping[str, Any], arrays: Mapping[str, memoryview]) -> None:
+    def __init__(
+        self, header: Mapping[str, Any], arrays: Mapping[str, memoryview], treatments: Sequence[Treatment]
+    ) -> None:
         self.separators: bool = header["separators"]
         self.repeats: bool = header["repeats"]
         self.literal_signs: list[int] = header["literal_signs"]  # of `spelt`, those that a word holds
@@ -127,8 +129,13 @@ class Lexicon:
         self.classes = bytes(joins & CLASS_BITS for joins in self.joins)
         self.endings: list[list[tuple[int, int]]] = [[(c, n) for c, n in ends] for ends in header["endings"]]
         self.categories = frozenset(category for ends in self.endings for category, _ in ends) - {ALLOW}
+        self.may_terminate = any(treatments[number].action == "terminate" for number in self.categories)
         self.tails, self.tail_ends = _tails(header["tails"])
         self.base, self.check, self.info = arrays["base"], arrays["check"], arrays["info"]
+        # What each piece of a text needs, to be unpacked at once; the last is the last code of a digit that may stand
+        # for a letter.
+        last_spelt = LAST_DIGIT if self.spelt else -1
+        self.tables = (self.base, self.check, self.info, self.classes, self.first_cjk, last_spelt)
         # The line in its list of each word that ends, by node, and how many of them lie before each LINE_BLOCK nodes.
         # A file that an older release compiled has neither.
         self._lines, self._lines_before = arrays.get("lines"), arrays.get("lines_before")
@@ -198,7 +205,7 @@ class WordTable:
         self.longest: int = header["longest"]
         self.treatments = [Treatment(**treatment) for treatment in header["treatments"]]
         self.pii: dict[str, int] = header["pii"]
-        self.lexicons = [Lexicon(lexicon, arrays(lexicon["arrays"])) for lexicon in header["lexicons"]]
+        self.lexicons = [Lexicon(lexicon, arrays(lexicon["arrays"]), self.treatments) for lexicon in header["lexicons"]]
         self.prompt: dict[str, str] = header["prompt"]  # what a category's match in a prompt does to it
         self.patterns = PatternArrays(header["patterns"], **arrays(header["patterns"]["arrays"]))
 

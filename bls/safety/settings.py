@@ -17,7 +17,8 @@ from bls.safety.replies import REPLIES
 ALLOW, MASK, ROUTE, REFUSE = "allow", "mask", "route", "refuse"
 OPEN, CLOSED = "open", "closed"
 DISGUISES = ("base64", "hex", "percent", "invisible")
-PERSONAL_KINDS = ("email", "phone", "cn_id", "bank_card", "api_key")
+USUAL_PERSONAL_KINDS = ("email", "phone", "cn_id", "bank_card", "api_key")
+PERSONAL_KINDS = (*USUAL_PERSONAL_KINDS, "national_phone")
 BUDGET_BYTES = 500  # in UTF-8: some 125 tokens of any language, a window of the classifier
 
 
@@ -140,7 +141,7 @@ class Hidden(Check):
 class PersonalData(Check):
     """Kinds that aren't named aren't looked for. `masks`: what stands in place of one; "[email]" and so on."""
 
-    on_hit: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(PERSONAL_KINDS, MASK))
+    on_hit: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(USUAL_PERSONAL_KINDS, MASK))
     masks: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -24,7 +24,8 @@ tomllib = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 ACTIONS = ("mask", "replace", "terminate", "monitor")
 PROMPT_ACTIONS = ("refuse", "mask", "route", "allow")
-PII_KINDS = ("email", "phone", "cn_id", "bank_card", "api_key")
+USUAL_PII_KINDS = ("email", "phone", "cn_id", "bank_card", "api_key")
+PII_KINDS = (*USUAL_PII_KINDS, "national_phone")
 PINYIN = ("off", "mixed", "full")
 DEFAULT_MASK = "*"
 DEFAULT_MAX_GAP = 16

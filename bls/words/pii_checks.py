@@ -10,6 +10,7 @@ import re
 from datetime import date
 from functools import cache
 
+from bls.words.national_phones import labelled
 from bls.words.phone_plans import PLANS
 
 # First digits and lengths of the cards of each network (ISO/IEC 7812): ranges of their first four digits.
@@ -25,11 +26,12 @@ _ISSUERS = (
 _PROVINCES = {*range(11, 16), *range(21, 24), *range(31, 38), *range(41, 47), *range(50, 55), *range(61, 66),
               71, 81, 82, 83, 91}  # fmt: skip
 _MOBILE = re.compile(r"1(?:3\d|4[5-9]|5[0-35-9]|6[2567]|7[0-8]|8\d|9[0-35-9])\d{8}")
+_CHINESE_LANDLINE = re.compile(r"\(0\d{2,3}\)[ -]?\d{7,8}|0\d{2,3}-\d{7,8}")
 _CHINESE_AREA = re.compile(r"0(?:10|2[0-57-9]|[3-9]\d\d)[1-8]\d{6,7}")
 _AMERICAN = re.compile(r"(?!2[0]0|300|400|[2-9]11|[2-9]9\d)[2-9]\d\d(?![2-9]11)[2-9]\d{6}")
 _SPACED_AMERICAN = re.compile(r"\d{3} \d{3} \d{4}")
 _CUE = re.compile(r"(?:phone|tel|call|mobile|cell|fax|dial|ring|sms|text|whatsapp|contact|number|ph|no)\b[^\n]*$", re.I)
-_JAPANESE_OR_KOREAN = re.compile(r"0(?:\d-\d{4}|\d\d-\d{3,4}|\d\d\d-\d{3,4})-\d{4}")
+_JAPANESE_OR_KOREAN = re.compile(r"0(?!0)(?:\d-\d{4}|\d\d-\d{3,4}|\d\d\d-\d{3,4})-\d{4}")
 _CODE_DIGITS = 3
 _FILES = frozenset(
     """
@@ -71,12 +73,16 @@ def phone(text: str, before: str) -> int:
     """A number that its country's plan has, and that is written like one."""
     if text.startswith("+"):
         return _international(text)
+    text = text.rstrip(" .()/-")
     digits = "".join(filter(str.isdigit, text)).removeprefix("0086")
+    if text.startswith(("0", "(0")) and (size := labelled(text, before)):
+        return size
     if _are_amounts(re.findall(r"\d+", text)):
         return 0
     if _SPACED_AMERICAN.fullmatch(text):  # three amounts look the same
         return len(text) if _CUE.search(before) and _AMERICAN.fullmatch(digits) else 0
-    known = _MOBILE.fullmatch(digits) or _CHINESE_AREA.fullmatch(digits) or _JAPANESE_OR_KOREAN.fullmatch(text)
+    is_chinese = _CHINESE_LANDLINE.fullmatch(text) and _CHINESE_AREA.fullmatch(digits)
+    known = is_chinese or _MOBILE.fullmatch(digits) or _JAPANESE_OR_KOREAN.fullmatch(text)
     return len(text) if known or (text[0] != "0" and _AMERICAN.fullmatch(digits)) else 0
 
 

@@ -12,6 +12,7 @@ from functools import cache
 from typing import NamedTuple
 
 from bls.words import pii_checks
+from bls.words.national_phones import grouped
 
 Check = Callable[[str, str], int]
 CONTEXT = 24  # characters before a match that its check sees
@@ -41,6 +42,18 @@ _AMERICAN_TAIL: Sequence = [("2-9", 1, 1), _digits(2), (" .-", 1, 1), _digits(4)
 _INTERNATIONAL: list[Sequence] = [
     [*_literal("+"), ("1-9", 1, 1), *[_maybe(r" .()\-", 2), _digits(1)] * (size - 1)] for size in range(15, 7, -1)
 ]
+# 9 to 12 digits, and perhaps what stands behind them, which the check leaves out.
+_NATIONAL: list[Sequence] = [
+    [
+        *opening,
+        ("0", 1, 1),
+        ("1-9", 1, 1),
+        *[_maybe(r" .()/\-", 2), _digits(1)] * 7,
+        *[_maybe(r" .()/\-", 2), _maybe("0-9")] * 3,
+    ]
+    for opening in ([], _literal("("))
+]
+_BEFORE_NUMBER = r"(?<![0-9A-Za-z+])(?<![0-9][.,])"
 _KEY, _PLAIN_KEY = "A-Za-z0-9_-", "A-Za-z0-9"
 
 
@@ -69,13 +82,15 @@ KINDS: dict[str, Kind] = {
             [*_literal("(0"), _digits(2, 3), *_literal(")"), _maybe(_GAP), _digits(7, 8)],
             [*_literal("0"), _digits(2, 3), ("-", 1, 1), _digits(7, 8)],
             [*_literal("0"), _digits(1, 3), ("-", 1, 1), _digits(3, 4), ("-", 1, 1), _digits(4)],  # Japan, Korea
+            *_NATIONAL,
             *_INTERNATIONAL,
             [("(", 1, 1), ("2-9", 1, 1), _digits(2), (")", 1, 1), _maybe(_GAP), *_AMERICAN_TAIL],
             [("2-9", 1, 1), _digits(2), (" .-", 1, 1), *_AMERICAN_TAIL],
         ],
-        before=r"(?<![0-9A-Za-z+])(?<![0-9][.,])",
+        before=_BEFORE_NUMBER,
         check=pii_checks.phone,
     ),
+    "national_phone": Kind(_NATIONAL, before=_BEFORE_NUMBER, check=grouped),
     "cn_id": Kind(
         [[("1-9", 1, 1), _digits(5), _maybe(_GAP), ("12", 1, 1), ("09", 1, 1), _digits(6), _maybe(_GAP), _digits(3),
           ("0-9Xx", 1, 1)]],

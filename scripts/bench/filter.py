@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from bls.words.compiler import compile_lists
-from bls.words.lists import PII_KINDS, Category, Word, WordLists
+from bls.words.lists import USUAL_PII_KINDS, Category, Word, WordLists
 from bls.words.normalise import Folding, normaliser
 from bls.words.prefilter import TextScanner
 from bls.words.stream_filter import WordFilter, filter_text
@@ -90,7 +90,7 @@ def measured(size: int, text: str, seconds: float) -> dict[str, Any]:
         build_seconds = once(lambda: compile_lists(lists, path))
         reload_seconds = min(once(lambda: WordTable(path)) for _ in range(3))
         table = NewestTable(path).table()
-        lists.pii = {kind: Category(kind) for kind in PII_KINDS}
+        lists.pii = {kind: Category(kind) for kind in USUAL_PII_KINDS}
         with_pii = Path(folder) / "with_pii.bin"
         compile_lists(lists, with_pii)
         result: dict[str, Any] = {

@@ -15,7 +15,7 @@ from typing import Any
 from bls.contract import ENGINE_CONTROL, LARGE, POSTPROCESSING, PREPROCESSING, ROUTER, SMALL
 from bls.paths import ROOT
 from bls.words.compiler import compile_lists
-from bls.words.lists import PII_KINDS, Category, Word, WordLists
+from bls.words.lists import USUAL_PII_KINDS, Category, Word, WordLists
 from scripts.bench.filter import made_words, running_text
 from scripts.bench.local_server import running_server
 from scripts.bench.rounds import Round, alternate, prompts, ratios, router_request, served, summary, table
@@ -39,7 +39,7 @@ def repository(folder: Path, words: int) -> Path:
     shutil.copytree(ROOT / "engines" / "built", folder / "engines" / "built", copy_function=os.link)
     made = [Word(word, folder, 1) for word in made_words(words, running_text())]
     lists = WordLists({"made": made}, [], {"made": Category("made")})
-    lists.pii = {kind: Category(kind) for kind in PII_KINDS}
+    lists.pii = {kind: Category(kind) for kind in USUAL_PII_KINDS}
     compile_lists(lists, folder / "words" / "compiled.bin")
     return models
 

@@ -210,7 +210,7 @@ def test_nearly_all_numbers_of_standards_are_told_from_other_numbers():
     rows = [line.split("\t") for line in lines if not line.startswith("#")]
     assert len(rows) >= 400
     found = {text: {span.name for span in personal_spans(text, KINDS, {})} for _, text, _ in rows}
-    for wanted in KINDS:
+    for wanted in {*KINDS} - {"national_phone"}:  # has a set of its own
         right = sum(wanted in found[text] for kind, text, _ in rows if kind == wanted)
         wrong = sum(wanted in found[text] for kind, text, _ in rows if kind != wanted)
         assert right >= 0.95 * sum(kind == wanted for kind, _, _ in rows), wanted

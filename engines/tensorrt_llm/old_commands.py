@@ -24,7 +24,7 @@ _READS = {
     "quantize.py": ("quantize",),
 }
 _ALIASES = {"tensorrt_llm.commands.build": "trtllm-build"}  # python -m
-_STARTERS = ("python", "python3", "-m", "-u")
+_STARTERS = ("python", "python3", "python.exe", "-m", "-u")
 _CALL = re.compile(r"^[\w.]+\((.*)\)$", re.DOTALL)
 _SERVES = re.compile(r"trtllm-(serve|bench|eval|llmapi-launch)")
 _MAY_BUILD = re.compile(r"^trtllm-\w|^tensorrt_llm\.|(^|[/_-])(\w*convert\w*|build\w*|quantize\w*|\w*export\w*)\.py$")
@@ -102,11 +102,18 @@ def explain(text: str) -> list[Explanation]:
 
 
 def read(text: str) -> Reading:
-    """The same with all that isn't explained, so that nothing of a paste is dropped. Raises BadCommand for a command of
-    _READS that can't be read. What is given as today's commands keeps to the table of flags."""
+    """The same with all that isn't explained, so that nothing of a paste is dropped. Raises BadCommand if there are
+    commands of _READS and none can be read. What is given as today's commands keeps to the table of flags."""
     found = Reading()
+    problem: BadCommand | None = None
     for line in paste.commands(text):
-        _read_line(line, found)
+        try:
+            _read_line(line, found)
+        except BadCommand as error:
+            problem = problem or error
+            found.others.append(Other(line, str(error), is_wrong=True))
+    if problem and not found.explanations:
+        raise problem
     return found
 
 

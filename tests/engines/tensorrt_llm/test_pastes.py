@@ -18,6 +18,18 @@ PASTES = {
     "Python's list": 'ckpt = "ckpt"\nsubprocess.run([\n    "trtllm-build",\n    "--checkpoint_dir", ckpt,\n'
     '    "--max_batch_size", str(8),\n], check=True)',
     "Python's text": 'os.system("trtllm-build --checkpoint_dir ckpt --max_batch_size 8")',
+    "Python's text with arguments": 'run("trtllm-build --checkpoint_dir ckpt --max_batch_size 8", shell=True)',
+    "Python's text with variables": 'd = "ckpt"\nsubprocess.check_call(f"trtllm-build --checkpoint_dir {d} '
+    '--max_batch_size 8", shell=True)',
+    "Python's long text": 'os.system("""\ntrtllm-build --checkpoint_dir ckpt \\\n  --max_batch_size 8\n""")',
+    "YAML's list": "command:\n  - trtllm-build\n  - --checkpoint_dir\n  - ckpt\nargs:\n  - --max_batch_size=8",
+    "YAML's arguments": 'command: ["trtllm-build"]\nargs: ["--checkpoint_dir", "ckpt", "--max_batch_size", "8"]',
+    "a variable that grows": 'A="--checkpoint_dir ckpt"\nA="$A --max_batch_size"\nA+=" 8"\ntrtllm-build $A',
+    "an array": "ARGS=(\n  --checkpoint_dir ckpt # where it lies\n)\nARGS+=(--max_batch_size 8)\n"
+    'trtllm-build "${ARGS[@]}"',
+    "its output in a variable": "LOG=$(trtllm-build --checkpoint_dir ckpt --max_batch_size 8)",
+    "a root's prompt": "root@4f3c:/app# trtllm-build --checkpoint_dir ckpt --max_batch_size 8",
+    "a prompt in an environment": "(venv) me@host:~/x$ trtllm-build --checkpoint_dir ckpt --max_batch_size 8",
     "a batch file": "trtllm-build --checkpoint_dir ckpt ^\n  --max_batch_size 8",
     "PowerShell": "trtllm-build --checkpoint_dir ckpt `\n  --max_batch_size 8",
     "remarks between": "trtllm-build --checkpoint_dir ckpt \\\n  # as many as fit\n\n  --max_batch_size 8 # for now",
@@ -25,6 +37,7 @@ PASTES = {
     "a lost backslash": "trtllm-build --checkpoint_dir ckpt\n    --max_batch_size 8",
     "variables": 'export DIR=ck SIZE="8"\ntrtllm-build --checkpoint_dir ${DIR}pt --max_batch_size "$SIZE"',
     "a variable's default": "trtllm-build --checkpoint_dir ${CKPT:-ckpt} --max_batch_size ${SIZE-8}",
+    "a line's end in Python": 'os.system("trtllm-build --max_batch_size 8 --checkpoint_dir ckpt\\n")',
     "a batch file's variable": "set CKPT=ckpt\ntrtllm-build --checkpoint_dir %CKPT% --max_batch_size 8",
     "hyphens": "trtllm-build --checkpoint-dir ckpt --max-batch-size=8",
     "prose with apostrophes": "Don't forget:\ntrtllm-build --checkpoint_dir ckpt --max_batch_size 8\nThat's all.",
@@ -38,6 +51,22 @@ def test_the_command_is_found_and_read(text):
     (command,) = explanation.commands
     words = list(command.arguments)
     assert words == ["--checkpoint_dir", "ckpt", "--max_batch_size", "8"]
+
+
+def test_a_windows_path_is_one():
+    (explanation,) = explain(
+        r"python.exe .\examples\llama\convert_checkpoint.py --model_dir C:\models\llama --dtype float16"
+    )
+    assert (explanation.before, explanation.family_is_guess) == ("", False)
+    assert explanation.commands[0].arguments[:2] == ("--model_dir", "C:/models/llama")
+
+
+def test_one_command_that_cannot_be_read_leaves_the_others_explained():
+    found = read("I ran trtllm-build with an old checkpoint\ntrtllm-build --checkpoint_dir ckpt")
+    assert len(found.explanations) == 1
+    assert [(other.text, other.is_wrong) for other in found.others] == [
+        ("I ran trtllm-build with an old checkpoint", True)
+    ]
 
 
 def test_what_is_not_explained_is_named():

@@ -6,7 +6,7 @@ import re
 
 # What stands around the name of a card without saying which it is.
 _AROUND = re.compile(
-    r"\b(nvidia(\.com)?|tesla|geforce|quadro|graphics|laptop|gpu|generation|sxm\d?|pcie|hbm\d?e?|gddr\d|mig)\b"
+    r"\b(nvidia(\.com)?|tesla|geforce|quadro|graphics|mega|gpu|generation|sxm\d?|pcie|hbm\d?e?|gddr\d|mig)\b"
 )
 _SLICE = re.compile(r"[-\s/]?(?:mig[-\s])?(\d)g\.(\d{1,3})gb\b")
 _MEMORY = re.compile(r"(?<![a-z\d])(\d+)g(?:i?b)?\b")
@@ -22,6 +22,7 @@ _ALIASES = {
     "gh200-480gb": "GH200",
     "gh200-96gb": "GH200",
     "h100-94gb": "H100-NVL",
+    "h200-nvl": "H200",
 }
 # MIG's memory is that of whole slices, less what each needs for itself: 9.5 GiB of 10 GB on an A100 of 80 GB.
 _SLICE_SHARE = 0.95
@@ -33,6 +34,7 @@ def plain(name: str) -> str:
     words = re.split(r"[-\s]+", _AROUND.sub(" ", lower))
     found = "-".join(word for word in words if word)
     found = _MEMORY.sub(lambda memory: f"{memory[1]}gb", found)
+    found = re.sub(r"^(?:rtx-?)?(\d{4})-?(?=[a-z]|\Z)", r"rtx-\1-", found).rstrip("-")  # rtx4070super, 4090
     return _ALIASES.get(found, found)
 
 

@@ -82,12 +82,15 @@ def gpu(name: str) -> Gpu:
 
     Raises BadModel.
     """
-    if re.fullmatch(r"\d{1,4}(\.\d+)?", name) and float(name) >= 1:
+    if re.fullmatch(r"\d{1,3}(\.\d+)?", name) and float(name) >= 1:
         return Gpu(name, int(float(name) * GIB))
     if part := gpu_names.slice_of(name):
         card, gib = part
-        return Gpu(name, int(gib * GIB), gpu(card).capability if card.strip(" -") and gpu_names.plain(card) else (8, 0))
+        wanted = gpu_names.plain(card)
+        return Gpu(name, int(gib * GIB), gpu((_sizes(wanted) or [card])[0]).capability if wanted else (8, 0))
     wanted = gpu_names.plain(name)
+    if "laptop" in wanted:
+        raise BadModel(f"{name}: a laptop's card may have less memory than one of its name; give the GiB it has")
     for known, (gib, capability) in GPUS.items():
         if wanted.lower() in (known.lower(), f"{known}-{_box(gib)}gb".lower()):
             return Gpu(known, int(gib * GIB), capability)
@@ -97,12 +100,19 @@ def gpu(name: str) -> Gpu:
                 f"{name} has compute capability {old_capability}; there is no TensorRT-LLM 1.x for it, which needs 8.0 "
                 "(Ampere) or newer; the text classifier runs there"
             )
-    sizes = [known for known in GPUS if known.lower().startswith(f"{wanted.lower()}-") and known[-2:] == "GB"]
+    sizes = _sizes(wanted)
+    if len(sizes) == 1:
+        return gpu(sizes[0])
     if sizes:
         raise BadModel(f"GPU {name!r} comes in more than one size: {' or '.join(sizes)}")
     near = get_close_matches(wanted, [known.lower() for known in GPUS], 3, 0.6)
     hint = f"; near: {', '.join(known for known in GPUS if known.lower() in near)}" if near else ""
     raise BadModel(f"GPU {name!r} isn't known{hint}; known: {', '.join(GPUS)}, or its memory in GiB, such as 79.1")
+
+
+def _sizes(wanted: str) -> list[str]:
+    """The cards of this name that differ in their memory."""
+    return [known for known in GPUS if known.lower().startswith(f"{wanted.lower()}-") and known[-2:] == "GB"]
 
 
 def _box(gib: float) -> int:

@@ -25,6 +25,13 @@ from tests.engines.gpu_memory.test_shape import LLAMA
         ("NVIDIA GeForce RTX 4070 SUPER", "RTX-4070-SUPER"),
         ("NVIDIA RTX 6000 Ada Generation", "RTX-6000-Ada"),
         ("nvidia-l4", "L4"),
+        ("nvidia-h100-mega-80gb", "H100-80GB"),
+        ("nvidia-h200-141gb", "H200"),
+        ("NVIDIA H200 NVL", "H200"),
+        ("H800", "H800-80GB"),
+        ("rtx4090", "RTX-4090"),
+        ("4090", "RTX-4090"),
+        ("RTX4070SUPER", "RTX-4070-SUPER"),
     ],
 )
 def test_a_card_is_known_as_nvidia_smi_and_clouds_call_it(name, card):
@@ -44,6 +51,7 @@ def test_every_card_is_known_by_its_own_name_and_as_nvidia_smi_would_write_it(ca
         ("H100-80GB-1g.10gb", 9.5, (9, 0)),
         ("nvidia.com/mig-2g.20gb", 19, (8, 0)),
         ("1g.5gb", 4.75, (8, 0)),
+        ("A100-1g.5gb", 4.75, (8, 0)),
     ],
 )
 def test_a_slice_of_a_card_has_its_own_memory(name, gib, capability):
@@ -56,6 +64,11 @@ def test_a_slice_of_a_card_has_its_own_memory(name, gib, capability):
     [
         ("A100", "GPU 'A100' comes in more than one size: A100-40GB or A100-80GB"),
         ("nvidia-tesla-t4", "nvidia-tesla-t4 has compute capability 7.5"),
+        (
+            "NVIDIA GeForce RTX 4090 Laptop GPU",
+            "NVIDIA GeForce RTX 4090 Laptop GPU: a laptop's card may have less memory",
+        ),
+        ("4091", "GPU '4091' isn't known; near: RTX-4080, RTX-4090"),
         ("RTX-4071", "GPU 'RTX-4071' isn't known; near: RTX-4070"),
     ],
 )

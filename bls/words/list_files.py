@@ -15,18 +15,25 @@ from typing import NamedTuple
 
 MAX_WORD_CHARACTERS = 200
 _MOST_TOLD = 5  # mistakes of one kind in one file
-_UTF_16_SHARE = 0.9  # of the NUL bytes that stand on one side of their pairs
+_UTF_16_SHARE = 0.9  # of the NUL bytes that stand on one side of their pairs,
+_UTF_16_PAIRS = 0.25  # and of the pairs that have one, where no line end tells the side
 _MARKS = ((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-# Where most characters of a text are: GB 2312's and Big5's first levels, and the Cyrillic half of Windows-1251.
+# Where most characters of a text are: GB 2312's, Big5's and Shift JIS's first levels, hangul, and the Cyrillic half of
+# Windows-1251.
 _ENCODINGS = (
     ("GB18030", rb"[\xb0-\xd7][\xa1-\xfe]"),
     ("BIG5", rb"[\xa4-\xc6][\x40-\x7e\xa1-\xfe]"),
     ("EUC-KR", rb"[\xb0-\xc8][\xa1-\xfe]"),
+    ("SHIFT_JIS", rb"[\x82\x83\x88-\x97][\x40-\xfc]"),
     ("CP1251", rb"[\xc0-\xff\xa8\xb8]"),
 )
 _LIKELY_SHARE = 0.6
 _FEWEST_BYTES = 4  # for an encoding that any byte may be of
+_FEWEST_HANGUL = 6  # characters; so many Chinese ones are hardly all where hangul is
+_ACCENTS_SHARE = 0.4  # of a western text's letters that are none of ASCII, at most
 _NUMBER_BEHIND = re.compile(r"[^\d\s]\s*([|\t,;])\s*-?\d+(?:\.\d+)?$")
+_NUMBER_BEFORE = re.compile(r"\d+\s*[|,;]\s*[^\d\s]")
+_QUOTED = re.compile(r'"[^"]*"\s*[,;]\s*\S|\[\s*"')
 _DELIMITERS = "\t|,;"
 _COLUMN_SHARE, _COLUMN_LINES = 0.8, 5
 
@@ -70,8 +77,16 @@ def _wide_encoding(data: bytes) -> str:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return encoding
-    zeros = Counter(at % 2 for at, byte in enumerate(data[:20_000]) if byte == 0)
+    head = data[:20_000]
+    zeros = Counter(at % 2 for at, byte in enumerate(head) if byte == 0)
     if not zeros or len(data) % 2:
+        return ""
+    ends = Counter(found.start() % 2 for found in re.finditer(rb"(?=\n\0)", head))
+    big_ends = Counter(found.start() % 2 for found in re.finditer(rb"(?=\0\n)", head))
+    little, big = ends[0], big_ends[0]
+    if little != big:
+        return "utf-16-le" if little > big else "utf-16-be"
+    if zeros.total() < _UTF_16_PAIRS * len(head) / 2:
         return ""
     for side, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
         if zeros[side] >= _UTF_16_SHARE * zeros.total():
@@ -88,6 +103,9 @@ def _decoded(path: Path, data: bytes, tell: Tell) -> Iterator[Line]:
         except UnicodeDecodeError as error:
             bad.append((number, error.start + 1))
             continue
+        if "\0" in text:
+            tell(path, number, "a NUL byte: the file is damaged or no text")
+            return
         if text and not text.startswith("#"):
             yield Line(number, text)
     if not bad:
@@ -107,6 +125,9 @@ def _decoded(path: Path, data: bytes, tell: Tell) -> Iterator[Line]:
 def _guess(data: bytes) -> str:
     """The encoding in which most of the characters are common ones."""
     shares: dict[str, float] = {}
+    high, ascii_letters = (len(re.findall(kind, data)) for kind in (rb"[\x80-\xff]", rb"[A-Za-z]"))
+    if 1 < high <= _ACCENTS_SHARE * (high + ascii_letters):
+        return "CP1252"
     for encoding, common in _ENCODINGS:
         try:
             data.decode(encoding)
@@ -117,6 +138,8 @@ def _guess(data: bytes) -> str:
         counted = sum(bool(re.fullmatch(common, letter)) for letter in letters)
         if not single or len(letters) >= _FEWEST_BYTES:
             shares[encoding] = counted / max(1, len(letters))
+    if shares.get("EUC-KR") == 1 and high >= 2 * _FEWEST_HANGUL:
+        return "EUC-KR"
     best = max(shares, key=lambda encoding: shares[encoding], default="")
     return best if best and shares[best] >= _LIKELY_SHARE else ""
 
@@ -129,6 +152,9 @@ def _without_columns(path: Path, lines: list[Line], tell: Tell) -> list[Line]:
             if len(split) >= _COLUMN_SHARE * len(lines):
                 numbered = split
                 break
+    if told := _other_columns(lines):
+        tell(path, lines[0].number, told)
+        return []
     if numbered:
         first = numbered[0]
         sign = next(sign for sign in _DELIMITERS if sign in first.text)
@@ -140,6 +166,17 @@ def _without_columns(path: Path, lines: list[Line], tell: Tell) -> list[Line]:
         )  # fmt: skip
         return []
     return list(_short_enough(path, lines, tell))
+
+
+def _other_columns(lines: list[Line]) -> str:
+    """What there is to say of a list with a number before each word, or with its words in quotes."""
+    first, most = [line for line in lines if _NUMBER_BEFORE.match(line.text)], _COLUMN_SHARE * len(lines)
+    if len(first) > 1 and len(first) >= most:
+        return f"a number before the word, in {len(first)} lines; a list has one word on a line, and nothing else"
+    quoted = [line for line in lines if _QUOTED.match(line.text)]
+    if quoted and len(quoted) >= most:
+        return f"words in quotes and columns, in {len(quoted)} lines; a list has one word on a line, and nothing else"
+    return ""
 
 
 def _short_enough(path: Path, lines: list[Line], tell: Tell) -> Iterator[Line]:

@@ -42,7 +42,9 @@ def problems(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig"])
-@pytest.mark.parametrize("text", ["fool\nbad\n", "毒品\n大麻\n"])
+@pytest.mark.parametrize(
+    "text", ["fool\nbad\n", "毒品\n大麻\n", "代开发票\n一丁\n"]
+)  # 开 and 一 have a byte 0 themselves
 def test_other_forms_of_unicode_are_read(folder, encoding, text):
     write(folder, text.encode(encoding))
     assert words_of(folder) == text.split()
@@ -52,7 +54,9 @@ def test_other_forms_of_unicode_are_read(folder, encoding, text):
     ("encoding", "text", "named"),
     [
         ("gbk", CHINESE, "GB18030"), ("gb18030", CHINESE, "GB18030"), ("big5", TRADITIONAL, "BIG5"),
-        ("gbk", "毒品\n", "GB18030"), ("cp1251", RUSSIAN, "CP1251"), ("euc-kr", "바보\n멍청이\n나쁜놈\n", "iconv"),
+        ("gbk", "毒品\n", "GB18030"), ("cp1251", RUSSIAN, "CP1251"), ("euc-kr", "바보\n멍청이\n나쁜놈\n", "EUC-KR"),
+        ("shift_jis", "ばか者\n麻薬取引\nカジノ\n", "SHIFT_JIS"), ("cp1252", "coño\npuñetero\nGlück\n", "CP1252"),
+        ("cp1252", "Ärger\nmerde\nPöbel\n", "CP1252"),
     ],
 )  # fmt: skip
 def test_another_encoding_is_told_in_one_line_that_says_how_to_convert_it(folder, encoding, text, named):
@@ -157,3 +161,24 @@ def test_try_names_the_line_of_each_hit(folder, capsys):
     out = capsys.readouterr().out
     assert f"by {folder}/deny/a.txt:2" in out
     assert f"by {folder}/deny/a.txt:3" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("1,毒品\n2,迷药\n3,代开\n", "a number before the word, in 3 lines"),
+        ('"毒品","drugs"\n"迷药","drugs"\n', "words in quotes and columns, in 2 lines"),
+        ('["毒品","迷药"]\n', "words in quotes and columns, in 1 lines"),
+        ("heroin\0casino\n", "a NUL byte"),
+    ],
+)
+def test_what_is_no_list_of_words_is_told_in_one_line(folder, text, complaint):
+    write(folder, text)
+    (problem,) = problems(folder)
+    assert complaint in problem
+
+
+@pytest.mark.parametrize("text", ["7,62 mm\n9mm\n", '"quoted"\n', "1,5\n毒品\n"])
+def test_single_words_with_numbers_and_quotes_stay_words(folder, text):
+    write(folder, text)
+    assert len(words_of(folder)) == text.count("\n")

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from bls.words.pattern_questions import Questions
 from bls.words.pattern_tokens import SENTENCE_END, SEVERAL_WORDS, SIGN, Atoms, Fold
 
-_SENTENCE_ENDS = re.compile(r"[.!?;:。！？；：…\n]")
+_SENTENCE_ENDS = re.compile(r"[.?;:。！？；：…\n]|!(?!important\b)")  # a style sheet's !important ends none
 _FULL_WIDTH_SIGN = re.compile("[＜［＃]")
 _SIGNS_AS_LETTERS = re.compile(r"[@$€!+](?<=[A-Za-z0-9@$€!+].)(?=[A-Za-z0-9@$€!+])")  # the rare sign first
 _LETTER_OF_SIGN = dict(zip("@$€!+", "aseit", strict=True))

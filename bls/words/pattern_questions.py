@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from bls.words.normalise import Normaliser
 
 # Anywhere before what is found, and at the beginning of the sentence only.
-ASKING = "how why which whether wie warum wieso weshalb comment pourquoi como как почему зачем says say saying said"
+ASKING = (
+    "how why which whether does wie warum wieso weshalb comment pourquoi como как почему зачем says say saying said"
+)
 ASKING_FIRST = (
     "what when where who does do did is are was can could may should must will would has have "
     "was welche welcher welches kann kannst muss müssen darf soll gilt überschreibt "
@@ -24,10 +26,11 @@ ASKING_FIRST = (
     # Who tells of something of their own orders nothing either.
     "my our mein meine unser unsere mon ma mes notre nos mi mis nuestro nuestra meu minha мой моя моё мои наш наша наши"
 )
-# In Chinese and Japanese, anywhere in the sentence.
+# In Chinese, Japanese and Korean, anywhere in the sentence.
 ASKING_CHARACTERS = (
     "如何 怎么 怎样 怎麼 为什么 是什么 什么意思 吗 是否 会不会 能不能 "
-    "するには せるには ですか ますか とは何 とはどう 方法"
+    "するには せるには ですか ますか とは何 とはどう 方法 するコマンド "
+    "하려면 어떻게 방법 인가요 하나요 되나요 명령어"
 )
 SPOKEN_TO = (
     "you your yours yourself u du dein deine deinen deiner ihre vous vos votre tu tes ta ton tus su sus ты твои твой "

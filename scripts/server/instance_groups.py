@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any
 
 Groups = list[dict[str, Any]]
+_FIRST_PRIORITY = 1000  # With --rate-limit, an instance of twice the number gets half the turns: these get the same.
 
 
 def single(groups: Groups) -> Groups:
@@ -22,7 +23,7 @@ def single(groups: Groups) -> Groups:
     each = [(group, number) for group in groups for number in range(group.get("count", 1))]
     return [
         {**group, "name": f"{group['name']}_{number}", "count": 1, "rate_limiter": {"priority": priority}}
-        for priority, (group, number) in enumerate(each, start=1)
+        for priority, (group, number) in enumerate(each, start=_FIRST_PRIORITY)
     ]
 
 

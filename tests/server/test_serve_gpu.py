@@ -24,12 +24,14 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.server
 
-# As TensorRT-LLM's backend does, on a rank without metrics too.
+# As TensorRT-LLM's backend does, on a rank without metrics too; the other ranks wait for one that fails.
 INITIALIZE = """
     def initialize(self, args):
         pb_utils.MetricFamily(name="a_total", description="for this test", kind=pb_utils.MetricFamily.COUNTER)
         if os.environ["OMPI_COMM_WORLD_RANK"] in {failing}:
             raise RuntimeError("no memory left on this rank")
+        if {failing}:
+            time.sleep(600)
 """
 
 

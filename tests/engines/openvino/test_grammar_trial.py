@@ -75,6 +75,8 @@ ENDLESS = {
     "no grammar at all": ebnf("root := a"),
     "no schema at all": ("json_schema", "{"),
 }
+# As much work as "three repetitions", 20 s of CPU time each.
+THE_SAME = {"a regex of repetitions", "a pattern of repetitions", "a key's pattern of repetitions"}
 
 # Near the limits: a fast machine may compile one of these in time. Nothing else may happen to them.
 HEAVY = {
@@ -141,7 +143,7 @@ def judge():
     gate.close()
 
 
-@pytest.mark.parametrize("name", ENDLESS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in THE_SAME else n for n in ENDLESS])
 def test_a_grammar_that_is_endless_or_empty_is_refused(judge, name):
     try:
         error = judge(Guide(*ENDLESS[name]))

@@ -11,6 +11,7 @@ from bls.words.normalise import (
     MARK,
     SEPARATOR,
     SOFT,
+    VOICED,
     Folding,
     Normal,
     Normaliser,
@@ -73,10 +74,17 @@ def test_case_and_composition_never_matter(character):
     assert spellings(character.lower(), EVERYTHING) & spellings(character, EVERYTHING) or not symbols
 
 
-@given(st.text(max_size=8))
-def test_the_symbols_of_a_text_are_those_of_its_characters(text):
+@given(st.text(st.characters().filter(lambda each: EVERYTHING.of(each).kind not in (MARK, VOICED)), max_size=8))
+def test_the_symbols_of_a_text_without_marks_are_those_of_its_characters(text):
     separate = "".join(EVERYTHING.of(character).symbols for character in text)
     assert EVERYTHING.word(text).replace(" ", "") == separate
+
+
+@pytest.mark.parametrize("mark", ["\u0300", "\u0301", "\u0327"])
+def test_a_mark_counts_only_behind_a_letter(mark):
+    assert EVERYTHING.of(mark).kind == MARK
+    assert EVERYTHING.word(mark) == ""
+    assert EVERYTHING.word(f"x{mark}") == f"x{mark}"
 
 
 def test_with_every_folding_off_letters_stand_for_themselves():

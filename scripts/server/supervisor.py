@@ -79,8 +79,8 @@ class Supervisor:
             return self._serve() if status is None else status
 
     def _start(self) -> Generation:
-        """Without the models that kept the last one from being ready, where none serves; the last attempt after servers
-        that were aborted while they loaded with as little at a time as can be."""
+        """Without the models that kept the last one from being ready, where none serves; after a row of servers that
+        were aborted while they loaded with as little at a time as can be."""
         failed = self._last.spare_failure if self._last else None
         if failed and not self._servers.active:
             self.settings = spare_models.without(self.settings, failed)
@@ -88,7 +88,7 @@ class Supervisor:
         self._started += 1
         was_aborted = self._last is not None and self._last.failure and self._last.was_aborted
         self._aborted_loads = self._aborted_loads + 1 if was_aborted else 0
-        settings = replace(self.settings, one_by_one=self._aborted_loads == START_ATTEMPTS - 1)
+        settings = replace(self.settings, one_by_one=self._aborted_loads >= START_ATTEMPTS - 1)
         self._last = Generation(self._started, settings, self._make_start, self._make_server, self._progress.say)
         return self._last
 

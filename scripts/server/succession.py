@@ -55,6 +55,7 @@ class Succession:
         self._start_at: float | None = None
         self._served_since = 0.0
         self._reported: set[str] = set()
+        self._announced: Generation | None = None  # the standby that was said to be ready
 
     def serve(self, generation: Generation) -> None:
         """`generation` is the one from now on; it is ready."""
@@ -215,6 +216,9 @@ class Succession:
                 self._take_over(following)
         elif self._reason and following.is_listening():
             self._change_over(self.active, following)
+        elif not self._reason and self._announced is not following and following.is_listening():
+            self._say("a second server is ready, to take over where this one dies")
+            self._announced = following
 
     def _after_failure(self, following: Generation) -> None:
         log = shown(following.settings.log)

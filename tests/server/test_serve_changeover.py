@@ -17,7 +17,6 @@ from scripts.server.tritonserver import ONE_BY_ONE
 from tests.server.serving import ROOT
 from tests.server.sleeper import CODE, sleep
 from tests.server.supervised import LACKS_A_MODULE, add_model, leaves_nothing, living, says, shared_memory_of
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.server
 
@@ -105,9 +104,8 @@ def test_where_two_servers_are_not_wanted_the_old_one_ends_first(serve, reposito
 
 def test_a_standby_takes_over_from_a_server_that_dies(serve, repository):
     server = serve(repository, "--standby")
-    assert eventually(lambda: (server.log.parent / "tritonserver.2.log").is_file())
+    assert says(server, "a second server is ready")
     second = server.log.parent / "tritonserver.2.log"
-    assert eventually(lambda: "Started HTTPService" in second.read_text(), 60)
     assert [sleep(server, 0.0) for _ in range(4)] == [[0.0]] * 4
     assert "sleeper" not in second.read_text().partition("Started HTTPService")[2]
     os.kill(server.server_pid, signal.SIGKILL)

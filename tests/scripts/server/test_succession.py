@@ -254,6 +254,7 @@ def test_a_standby_waits_and_takes_over_from_a_server_that_died(world):
     found.servers[1].is_up = True
     found.mind(3)
     assert (found.serving, len(found.servers)) == (1, 2)
+    assert found.said == ["a second server is ready, to take over where this one dies"]
     found.servers[0].has_ended = True
     found.mind()
     assert found.serving == 2

@@ -116,15 +116,11 @@ def hop(folder: Path, rounds: int, progress: Progress) -> dict[str, Any]:
         "cpu_us_per_response": statistics.median(_cpu_us(each) for each in results["forwarded"]),
         "cpu_us_per_response_by_process": {
             name: round(statistics.median(_cpu_us(each, name) for each in results["forwarded"]), 1)
-            for name in results["forwarded"][0].cpu
+            for name in results["forwarded"][0].cpu_us
         },
-        "responses_per_second": statistics.median(_responses(each) / _seconds(each) for each in results["forwarded"]),
+        "responses_per_second": statistics.median(each.responses / _seconds(each) for each in results["forwarded"]),
         "remote_tier_mb": round(max(memory.get(SMALL, [0])) / 1e6, 1),
     }
-
-
-def _responses(each: Round) -> int:
-    return sum(len(stream.arrivals) for stream in each.streams)
 
 
 def _seconds(each: Round) -> float:
@@ -133,8 +129,8 @@ def _seconds(each: Round) -> float:
 
 def _cpu_us(each: Round, process: str = "") -> float:
     """Of the server that forwards, or one of its processes by name."""
-    spent = each.cpu.get(process, 0.0) if process else sum(each.cpu.values())
-    return spent * 1e6 / _responses(each)
+    spent = each.cpu_us.get(process, 0.0) if process else sum(each.cpu_us.values())
+    return spent / each.responses
 
 
 def topologies(folder: Path, options: argparse.Namespace, progress: Progress) -> dict[str, Any]:

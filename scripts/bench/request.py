@@ -34,7 +34,8 @@ from bls.routing.shared_table import SharedTable
 from bls.safety.judge import PromptSafety
 from bls.watcher import Watch
 from bls.words.table import words_beside
-from scripts.bench.response import OUTPUTS, NoMetrics, Replay, prompt_and_answer, swept_memory
+from scripts.bench.response import OUTPUTS, NoMetrics, Replay, prompt_and_answer
+from scripts.bench.sweeper import swept_memory
 
 READ, CHECKED, DISPATCHED, FIRST, PIECE, LAST, ENDED = (
     "read: tensors to a request",

@@ -33,8 +33,8 @@ from bls.safety.judge import PromptSafety
 from bls.tokens import tokenizer_files
 from bls.watcher import Watch
 from bls.words.table import words_beside
+from scripts.bench.sweeper import swept_memory
 
-SWEPT_BYTES = 64 << 20
 SENTENCES = Path(__file__).with_name("data") / "clean_sentences.txt"
 OUTPUTS = frozenset(("text_output", "num_output_tokens"))
 
@@ -75,11 +75,6 @@ class NoMetrics:
 
     def set(self, name: str, value: float, **labels: str) -> None: ...
     def observe(self, name: str, value: float, **labels: str) -> None: ...
-
-
-def swept_memory() -> Any:
-    """What to add 1 to, so that all caches are cold."""
-    return np.zeros(SWEPT_BYTES, dtype=np.uint8)
 
 
 def prompt_and_answer(tokens: int) -> tuple[str, list[int], list[int]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ import tritonclient.grpc as grpc
 
 from bls.arrays import boolean, int32, strings
 from bls.contract import PREPROCESSING, ROUTER
+from scripts.bench import response_cost
 from scripts.bench.local_server import Server
+from scripts.bench.response_cost import Cost
 from scripts.bench.stream_load import Stream, StreamRequest, output, run_streams, tensor
 from scripts.host import processes
 from scripts.host.progress import Progress
@@ -25,14 +28,18 @@ TOPICS = (
 
 @dataclass(frozen=True)
 class Round:
-    """What one round of streams gave."""
+    """What one round of streams gave, and what its processes took, as `response_cost.so_far` names them."""
 
     streams: list[Stream]
-    cpu: dict[str, float]
+    costs: Mapping[str, Cost] = field(default_factory=dict)
 
     @property
     def tokens(self) -> int:
         return sum(sum(stream.tokens) for stream in self.streams)
+
+    @property
+    def responses(self) -> int:
+        return sum(len(stream.arrivals) for stream in self.streams)
 
     @property
     def tokens_per_second(self) -> float:
@@ -50,7 +57,15 @@ class Round:
     @property
     def cpu_us_per_token(self) -> float:
         """Of everything but the process that computes."""
-        return sum(spent for name, spent in self.cpu.items() if name != processes.ENGINE_PROCESS) * 1e6 / self.tokens
+        return sum(us for role, us in self.cpu_us.items() if role != processes.ENGINE_PROCESS) / self.tokens
+
+    @property
+    def cpu_us(self) -> dict[str, float]:
+        """By the role of the processes."""
+        us: dict[str, float] = defaultdict(float)
+        for name, cost in self.costs.items():
+            us[name.partition(",")[0]] += cost.user + cost.system
+        return dict(us)
 
 
 def prompts(count: int) -> list[str]:
@@ -78,10 +93,9 @@ def router_request(text: str, tokens: int, model: str = ROUTER) -> StreamRequest
 
 
 def served(server: Server, requests: Sequence[StreamRequest]) -> Round:
-    before = processes.cpu_seconds(server.server_pid)
+    before = response_cost.so_far(server.server_pid)
     streams = run_streams(server.grpc_url, requests)
-    after = processes.cpu_seconds(server.server_pid)
-    return Round(streams, {name: after[name] - before.get(name, 0.0) for name in after})
+    return Round(streams, response_cost.between(before, response_cost.so_far(server.server_pid)))
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -92,7 +106,7 @@ def summary(rounds: Sequence[Round]) -> dict[str, float]:
     """Over all rounds of one kind: medians of rates, percentiles of all times."""
     first = [value for each in rounds for value in each.first_token_ms]
     gaps = [value for each in rounds for value in each.gaps_ms]
-    responses = sum(len(stream.arrivals) for each in rounds for stream in each.streams)
+    responses = sum(each.responses for each in rounds)
     return {
         "tokens_per_second": statistics.median(each.tokens_per_second for each in rounds),
         "first_token_ms_p50": percentile(first, 50),
@@ -138,15 +152,14 @@ def table(title: str, found: dict[str, Any]) -> str:
         "tokens_per_response": "tokens/resp.",
         "cpu_us_per_token": "CPU us/token",
     }
-    lines = [f"\n{title}", " " * 10 + "".join(f"{name:>13}" for name in columns.values())]
-    for kind in ("engine", "router", "peer", "library", "unfiltered", "filtered"):
+    lines = [f"\n{title}", " " * 12 + "".join(f"{name:>13}" for name in columns.values())]
+    for kind in ("engine", "router", "peer", "library", "engine_cold", "router_cold", "unfiltered", "filtered"):
         if kind in found:
             cells = [f"{found[kind][name]:13.1f}" for name in columns]
             if kind == "library":
                 cells[-1] = f"{'-':>13}"
-            lines.append(f"{kind:<10}" + "".join(cells))
-    for name in ("router_over_engine", "peer_over_engine", "router_over_library", "filtered_over_unfiltered"):
-        if name in found:
-            ratio = found[name]
+            lines.append(f"{kind:<12}" + "".join(cells))
+    for name, ratio in found.items():
+        if "_over_" in name:
             lines.append(f"{name.replace('_', ' ')}: {ratio['median']:.3f} ({ratio['min']:.3f} to {ratio['max']:.3f})")
     return "\n".join(lines)

@@ -41,7 +41,7 @@ def test_a_config_that_is_not_filled_in_is_refused_with_what_is_left(tmp_path, c
 
 
 def test_the_last_response_brings_the_tokens_that_the_others_have_not():
-    whole = Round([Stream(0.0, [1.0, 2.0, 3.0], [1, 1, 1]), Stream(0.0, [1.0], [1])], {})
+    whole = Round([Stream(0.0, [1.0, 2.0, 3.0], [1, 1, 1]), Stream(0.0, [1.0], [1])])
     assert [stream.tokens for stream in peer.counted(whole, 8).streams] == [[1, 1, 6], [8]]
 
 

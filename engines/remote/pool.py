@@ -107,7 +107,7 @@ class Pool:
                 self._known[named] = found
             wanted |= self._known.get(named, set())
         for address in wanted - self.endpoints.keys():
-            self.endpoints[address] = Endpoint(address, self._model, self._own, self._settings)
+            self.endpoints[address] = self._back(address) or Endpoint(address, self._model, self._own, self._settings)
         for address in self.endpoints.keys() - wanted:
             self._gone.append(self.endpoints.pop(address))
             self._gone[-1].is_leaving = True
@@ -115,6 +115,16 @@ class Pool:
         for each in [each for each in self._gone if not each.in_flight]:
             self._gone.remove(each)
             await each.close()
+
+    def _back(self, address: Address) -> Endpoint | None:
+        """The endpoint that had left and still has requests: it has both, and is one in the metrics."""
+        for each in self._gone:
+            if each.address == address:
+                self._gone.remove(each)
+                each.is_leaving = False
+                log.info("%s of %s is among the addresses again", address, self._model)
+                return each
+        return None
 
     def _say(self, text: str) -> None:
         if text != self._last_said:

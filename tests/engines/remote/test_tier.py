@@ -381,6 +381,31 @@ def test_addresses_that_come_and_go_by_name_are_followed(servers):
         assert ask(tier, IDS).wait().ids == IDS
 
 
+def test_an_address_that_comes_back_while_its_streams_still_run_is_one_endpoint(servers):
+    known = [HOSTS[0]]
+
+    async def resolve(host, port):
+        return list(known)
+
+    def make_pool(*given):
+        return Pool(*given, resolve=resolve)
+
+    first, _ = servers
+    named = (Address("engines.test", first.grpc_port),)
+    with tier_of(first, endpoints=named, resolve_seconds=1, make_pool=make_pool) as tier:
+        stream = ask(tier, IDS, tokens=5000, script=SLOW)
+        stream.wait_for_ids(1)
+        for known[:] in ([HOSTS[1]], [HOSTS[0]]):
+            assert eventually(
+                lambda: {name for name, why in why_not(tier).items() if not why} == {f"{known[0]}:{first.grpc_port}"}
+            )
+        assert tier.look(lambda pool: [(each.name, each.in_flight) for each in pool.all()]) == [(first.name, 1)]
+        assert ask(tier, IDS).wait().error is None
+        assert first.told()["started"] == 2 and not stream.has_ended
+        stream.has_left = True
+        stream.wait()
+
+
 def test_the_tiers_figures_are_the_sums_of_its_servers(tier, servers):
     for number, server in enumerate(servers, start=1):
         server.set(waiting=number)

@@ -15,6 +15,7 @@ python -m scripts.bench request     the router's own Python before the first tok
 python -m scripts.bench response    the router's own Python between two responses, with warm and with cold caches
 python -m scripts.bench routing     a mixed trace routed, all to the large engine, all to the small one
 python -m scripts.bench safety      the prompt's checks, by length and one by one
+python -m scripts.bench simulation  the simulation of pods against one, two and three real servers
 python -m scripts.bench router --help
 """
 
@@ -39,6 +40,7 @@ BENCHES = {
     "router": "scripts.bench.router",
     "routing": "scripts.bench.routing",
     "safety": "scripts.bench.safety",
+    "simulation": "scripts.bench.simulation",
 }
 
 

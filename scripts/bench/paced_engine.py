@@ -28,9 +28,9 @@ class Running:
     def __init__(self, request: Any, sender: triton_io.Sender, arrays: Mapping[str, Any]) -> None:
         self.id = request.request_id() or f"unnamed {id(self)}"
         self.sender = sender
-        prompt = arrays["input_ids"].reshape(-1).tolist()
+        self.prompt = arrays["input_ids"].reshape(-1)
         limit = int(arrays["request_output_len"].flat[0])
-        self.answer = (prompt * -(-limit // len(prompt)))[:limit]
+        self.answer = (self.prompt.tolist() * -(-limit // self.prompt.size))[:limit]
         self.streams = bool(arrays["streaming"].flat[0]) if "streaming" in arrays else False
         self.sent = 0
         self.is_stopped = False
@@ -49,6 +49,9 @@ class TritonPythonModel:
         self.token_seconds = float(parameters["ms_per_token"]) / 1000
         self.free = int(parameters["streams"])
         self.piece_tokens = max(1, int(PIECE_SECONDS / self.token_seconds))
+        self.start()
+
+    def start(self) -> None:
         self.waiting: deque[Running] = deque()
         self.due: list[tuple[float, int, Running]] = []
         self.known: dict[str, Running] = {}

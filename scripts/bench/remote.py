@@ -52,25 +52,26 @@ def copied(folder: Path, models: Sequence[str] = (*SERVED, LARGE)) -> Path:
     return folder / "model_repository"
 
 
-def sleeping(folder: Path) -> Path:
-    """The same with nothing but a small engine that sleeps."""
+def sleeping(folder: Path, engine: str, **given: float) -> Path:
+    """The same with nothing but a small engine that sleeps: a file of scripts/bench, with these parameters."""
     repository = copied(folder, (ENGINE_CONTROL, SMALL))
-    shutil.copy(ROOT / "scripts" / "bench" / "paced_engine.py", repository / SMALL / "1" / "model.py")
+    shutil.copy(ROOT / "scripts" / "bench" / engine, repository / SMALL / "1" / "model.py")
     config = repository / SMALL / "configs" / "cpu.pbtxt"
-    given = {"ms_per_token": MS_PER_TOKEN, "streams": SLEEPING_STREAMS}
     lines = [f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in given.items()]
     config.write_text(re.sub(r"^parameters .*$", "", config.read_text(), flags=re.MULTILINE) + "".join(lines))
     return repository
 
 
-def remote_flags(repository: Path, engine: Server) -> list[str]:
-    """What a router's server needs for a small tier on `engine`, whose metrics page is at a port of its own."""
+def remote_flags(repository: Path, *engines: Server) -> list[str]:
+    """What a router's server needs for a small tier on `engines`, whose metrics pages are at a port of their own. Each
+    has its full share from the beginning."""
     config = repository / SMALL / "configs" / "remote.pbtxt"
-    port = engine.metrics_url.rpartition(":")[2].partition("/")[0]
-    config.write_text(
-        config.read_text().replace('value { string_value: "8002" }', f'value {{ string_value: "{port}" }}')
-    )
-    return [f"--remote=small={engine.grpc_url}"]
+    text = config.read_text()
+    port = engines[0].metrics_url.rpartition(":")[2].partition("/")[0]
+    for key, value in {"metrics_port": port, "slow_start_seconds": "0"}.items():
+        text = re.sub(rf'(key: "{key}" value {{ string_value: ")[^"]*', rf"\g<1>{value}", text)
+    config.write_text(text)
+    return [f"--remote=small={','.join(each.grpc_url for each in engines)}"]
 
 
 async def _times(url: str, request: StreamRequest, count: int) -> list[float]:
@@ -95,7 +96,8 @@ def hop(folder: Path, rounds: int, progress: Progress) -> dict[str, Any]:
     (folder / "engine").mkdir()
     (folder / "router").mkdir()
     with ExitStack() as stack:
-        engine = stack.enter_context(running_server(folder / "engine", sleeping(folder / "engine"), "--tier=small"))
+        paced = sleeping(folder / "engine", "paced_engine.py", ms_per_token=MS_PER_TOKEN, streams=SLEEPING_STREAMS)
+        engine = stack.enter_context(running_server(folder / "engine", paced, "--tier=small"))
         models = copied(folder / "router", (ENGINE_CONTROL, SMALL))
         flags = remote_flags(models, engine)
         router = stack.enter_context(running_server(folder / "router", models, *flags))

@@ -48,10 +48,12 @@ def run_streams(url: str, requests: Sequence[StreamRequest]) -> list[Stream]:
 async def _run_all(url: str, requests: Sequence[StreamRequest]) -> list[Stream]:
     async with grpc_aio.InferenceServerClient(url) as client:
         await client.is_server_live()  # Opens the connection before the clock starts.
-        return list(await asyncio.gather(*(_run_one(client, request) for request in requests)))
+        return list(await asyncio.gather(*(run_one(client, request) for request in requests)))
 
 
-async def _run_one(client: Any, request: StreamRequest) -> Stream:
+async def run_one(client: Any, request: StreamRequest) -> Stream:
+    """One stream by an asynchronous client of tritonclient, read to its end. Raises RuntimeError for an error in it."""
+
     async def once() -> AsyncIterator[dict[str, Any]]:
         yield {"model_name": request.model, "inputs": request.inputs, "outputs": request.outputs}
 

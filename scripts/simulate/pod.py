@@ -3,18 +3,22 @@
 A step of the batch gives each running request a token, and takes `base_s + stream_s * running`. A prompt's tokens are
 steps of its own request at a fraction of the cost; what of them is in the pod's cache costs nothing. Between two events
 all running requests advance at one rate, so each ends once the work for a place, a number that only grows, reaches
-what it was at its start and what the request asks for. So events are exact, and nothing is cut into slices of time.
+what it was at its start and what the request asks for. So events are exact, and nothing is cut into slices of time. Who
+comes during a step begins with the next one, and a prompt takes whole steps: tests/scripts/bench/test_simulation.py
+holds it to a batch that does one step after the other.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 from scripts.simulate.arrivals import Arrival
 
 NEVER = float("inf")
+ROUNDING = 1e-6  # steps
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class Pod:
             request = self.waiting.popleft()
             request.started_s = now_s
             self.running += 1
-            begin = self._work + self._prompt_work(request.arrival)
+            begin = math.ceil(self._work - ROUNDING) + math.ceil(self._prompt_work(request.arrival))
             self._mark(begin + 1.0, False, request)
             self._mark(begin + max(1.0, request.arrival.tokens), True, request)
 

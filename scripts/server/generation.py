@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from scripts.host.preflight import Refused
-from scripts.server import canary, control_key, idle_connections, metrics_relay, spare_models, steering
+from scripts.server import canary, control_key, idle_connections, metrics_relay, server_sockets, spare_models, steering
 from scripts.server.canary import Canary
 from scripts.server.model_control import ModelControl
 from scripts.server.old_processes import OldProcesses
@@ -121,6 +121,11 @@ class Generation:
         self.canary.stop()
         if self.repairs:
             self.repairs.stop()
+
+    def turn_away(self) -> None:
+        """It gets no new gRPC connections."""
+        if self.settings.grpc_port in self.settings.ports:
+            server_sockets.stop_listening(self.server.pid, self.settings.grpc_port)
 
     def kill(self) -> None:
         self.leave()

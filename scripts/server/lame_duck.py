@@ -2,8 +2,9 @@
 
 At its own stop tritonserver unloads its models side by side, so a request that still has to call one may find it gone
 (triton-inference-server/server, issue 6287). So first the gateway turns new requests away and sends what runs to its
-end; then requests that came past it, to Triton's own ports, end too. Those ports can't turn anything away, so that
-whoever balances by /ready has to heed it.
+end; then Triton's own gRPC port takes no connections any more, so that a balancer sends the request to another server,
+and the requests that came past the gateway end too. On a connection that is open already, and over HTTP, nothing can be
+turned away, so that whoever asks there has to heed /ready.
 """
 
 from __future__ import annotations
@@ -49,11 +50,12 @@ class LameDuck:
     """
 
     def __init__(self, servers: Sequence[Generation], front: Front, lame_duck_s: float, drain_s: float) -> None:
-        # Where they can't be seen, tritonserver is to wait for them.
-        self._servers = [quiet for quiet in map(Quiet, servers) if quiet.can_be_seen]
+        self._generations = servers
+        self._servers = self._seen()
         self._front = front
         self._earliest = time.monotonic() + lame_duck_s
         self._end = self._earliest + drain_s
+        self._turns_away = False
         front.end()
 
     @property
@@ -65,7 +67,18 @@ class LameDuck:
         """Whether nothing is in flight any more, or the time is up."""
         quiet = [server.look() for server in self._servers]
         now = time.monotonic()
-        return now >= self._end or (now >= self._earliest and self._front.has_ended and all(quiet))
+        is_late = now >= self._earliest and self._front.has_ended
+        if is_late and not self._turns_away:  # before its end the gateway may need new connections itself
+            self._turns_away = True
+            for generation in self._generations:
+                generation.turn_away()
+            self._servers = self._seen()  # anew, since who came in at the last moment may not have been seen
+            quiet = [server.look() for server in self._servers]
+        return now >= self._end or (is_late and all(quiet))
+
+    def _seen(self) -> list[Quiet]:
+        """Where they can't be seen, tritonserver is to wait for them."""
+        return [quiet for quiet in map(Quiet, self._generations) if quiet.can_be_seen]
 
     @property
     def status(self) -> str:

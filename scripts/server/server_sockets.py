@@ -8,11 +8,15 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PIDFD_GETFD = 438
+ACCEPT_S = 1.0  # until a server has accepted who waits, before it is not waited for any more
+_UNACKED, _TCP_INFO_BYTES = ("<I", 24), 28  # of struct tcp_info
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -35,6 +39,29 @@ def listeners(pid: int, port: int) -> Iterator[list[socket.socket]]:
     finally:
         for copy in found:
             copy.close()
+
+
+def stop_listening(pid: int, port: int) -> bool:
+    """Has process `pid` take no new connections at `port`, and keep those that it has; whether that could be done.
+
+    For gRPC's ports: it says so in its log and rests. Triton's HTTP server asks its socket again without a pause.
+    """
+    with listeners(pid, port) as found:
+        for listener in found:
+            end = time.monotonic() + ACCEPT_S
+            # Who waits to be let in would be cut off, after having sent a request.
+            while _waiting(listener) and time.monotonic() < end:
+                time.sleep(0.001)
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+        return bool(found)
+
+
+def _waiting(listener: socket.socket) -> int:
+    """Connections that have not been accepted yet."""
+    info = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+    kind, place = _UNACKED
+    return int(struct.unpack_from(kind, info, place)[0]) if len(info) == _TCP_INFO_BYTES else 0
 
 
 def _copies(pid: int) -> Iterator[socket.socket]:

@@ -17,7 +17,12 @@ class FakeServer:
     def __init__(self, models=("llm_router",), serves_metrics=True):
         self.settings = SimpleNamespace(models=models, serves_metrics=serves_metrics, has_engines=True, http_port=1)
         self.requests, self.has_died = 0, False
+        self.turned_away = self.last_moment = 0
         self.server = SimpleNamespace(pid=1, exit_status=lambda: -9 if self.has_died else None)
+
+    def turn_away(self):
+        self.turned_away += 1
+        self.requests += self.last_moment
 
     def metrics(self):
         return f"llm_router_requests_in_flight {self.requests}\n"
@@ -61,7 +66,23 @@ def test_a_gateway_that_still_answers_is_waited_for():
     duck = LameDuck([FakeServer()], front, 0.0, 60.0)
     assert not looks(duck)
     front.has_ended = True
-    assert looks(duck, 1)
+    assert looks(duck, QUIET_LOOKS)
+
+
+def test_once_the_gateway_has_ended_nobody_new_gets_in_and_who_came_at_the_last_moment_is_waited_for():
+    server, front = FakeServer(), FakeFront()
+    server.last_moment = 1
+    duck = LameDuck([server], front, 0.0, 60.0)
+    assert not looks(duck) and not server.turned_away
+    front.has_ended = True
+    assert not looks(duck, 10) and server.turned_away == 1
+    server.requests = 0
+    assert looks(duck, QUIET_LOOKS) and server.turned_away == 1
+
+
+def test_while_balancers_learn_of_it_everybody_still_gets_in():
+    server = FakeServer()
+    assert not looks(LameDuck([server], NoFront(), 3600.0, 60.0)) and not server.turned_away
 
 
 def test_nothing_in_flight_is_still_waited_for_until_balancers_know():

@@ -7,7 +7,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+
+import pytest
 
 from scripts.server import server_sockets, steering
 
@@ -113,3 +116,61 @@ def test_a_process_that_is_gone_listens_to_nothing_and_cannot_be_preferred():
     gone.wait()
     assert steering.count(gone.pid, 80) == 0
     assert not steering.prefer_first(gone.pid, [80])
+
+
+# Accepts one connection when told to, and answers with what it gets until that ends.
+ECHO = """
+import socket, sys
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    print(listener.getsockname()[1], flush=True)
+    sys.stdin.readline()
+    connection, _ = listener.accept()
+    while got := connection.recv(100):
+        connection.sendall(got)
+"""
+
+
+@contextmanager
+def echoing() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    command = [sys.executable, "-c", ECHO]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        try:
+            yield child, int(child.stdout.readline())
+        finally:
+            child.kill()
+
+
+def test_a_server_that_is_to_listen_no_more_keeps_what_is_connected():
+    with echoing() as (server, port), socket.create_connection(("127.0.0.1", port), 10) as client:
+        server.stdin.write(b"accept\n")
+        server.stdin.flush()
+        client.sendall(b"here")
+        assert client.recv(100) == b"here"
+        assert server_sockets.stop_listening(server.pid, port)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 10)
+        client.sendall(b"still here")
+        assert client.recv(100) == b"still here"
+        assert not server_sockets.stop_listening(server.pid, port)
+
+
+def test_who_waits_to_be_let_in_is_let_in_first(monkeypatch):
+    monkeypatch.setattr(server_sockets, "ACCEPT_S", 60.0)
+    with echoing() as (server, port), socket.create_connection(("127.0.0.1", port), 10) as client:
+        client.sendall(b"a request")
+        with ThreadPoolExecutor() as pool:
+            stopping = pool.submit(server_sockets.stop_listening, server.pid, port)
+            server.stdin.write(b"accept\n")
+            server.stdin.flush()
+            assert stopping.result(60)
+        assert client.recv(100) == b"a request"
+
+
+def test_a_server_that_accepts_nobody_is_not_waited_for_long(monkeypatch):
+    monkeypatch.setattr(server_sockets, "ACCEPT_S", 0.0)
+    with echoing() as (server, port), socket.create_connection(("127.0.0.1", port), 10):
+        assert server_sockets.stop_listening(server.pid, port)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    assert not server_sockets.stop_listening(gone.pid, 80)

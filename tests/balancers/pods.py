@@ -68,15 +68,17 @@ class Pod:
         self._stack.close()
         return status
 
-    def signal_all(self, number: int) -> None:
-        """All of its processes get the signal: as a machine that loses its power, or stands still."""
+    @property
+    def pid(self) -> int:
+        """Of its scripts/serve."""
         assert self.server
-        for pid in processes.tree(self.server.supervisor_pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
+        return self.server.supervisor_pid
 
     def kill(self) -> None:
-        self.signal_all(signal.SIGKILL)
+        """As a machine that loses its power, but for the connections, which end."""
+        for pid in processes.tree(self.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._stack.close()
 
     def close(self) -> None:

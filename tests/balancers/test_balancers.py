@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from tests.balancers.conftest import print_with_load
 from tests.balancers.load import Grpc, Load, Stream, ask, at_once, lasting
 from tests.balancers.picker_cases import PickerCases
 from tests.balancers.programs import CONFIGS
+from tests.server import freezing
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
@@ -82,8 +82,10 @@ def test_a_pod_that_is_restarted_under_load_loses_nothing(pods, balancers):
     """Through each balancer at once, OpenAI's API; what runs past the gateways, by gRPC, ends too."""
     idle(pods)
     asks = [partial(ask, balancer.openai, lasting(20, 20)) for balancer in balancers.values() for _ in range(2)]
-    steady = [balancer for name, balancer in balancers.items() if name != "nginx"]  # which checks no health
-    with by_grpc(*steady) as clients, Load([*asks, *(partial(client.ask, 20, 20) for client in clients)]) as load:
+    with (
+        by_grpc(*balancers.values()) as clients,
+        Load([*asks, *(partial(client.ask, 20, 20) for client in clients)]) as load,
+    ):
         status = restart(pods[1], balancers)
     print_with_load(f"{len(load.outcomes)} streams while a pod restarted, {sum(load.failures.values())} not whole")
     assert status == 0 and not load.failures
@@ -125,7 +127,7 @@ def test_a_pod_that_dies_takes_its_own_streams_and_no_others(pods, balancers):
         assert balancer.reaches(pods[1])
 
 
-@pytest.mark.slow  # on a full machine the pod may stand still for longer than its server bears
+@pytest.mark.slow
 @each_balancer
 def test_a_frozen_pod_is_gone_by_and_what_it_had_goes_on_with_it(name, pods, balancers):
     idle(pods)
@@ -136,7 +138,7 @@ def test_a_frozen_pod_is_gone_by_and_what_it_had_goes_on_with_it(name, pods, bal
         answered.release()
 
     running = [Stream(balancers[name].openai, lasting(40, 20)).begin() for _ in range(4)]
-    pods[1].signal_all(signal.SIGSTOP)
+    freezing.freeze(pods[1].pid)
     try:
         threads = [threading.Thread(target=one, daemon=True) for _ in range(24)]
         for number, thread in enumerate(threads):
@@ -146,7 +148,7 @@ def test_a_frozen_pod_is_gone_by_and_what_it_had_goes_on_with_it(name, pods, bal
         assert eventually(lambda: pods[0].in_flight == 0, 60)
         met_it = len(threads) - len(outcomes)
     finally:
-        pods[1].signal_all(signal.SIGCONT)
+        freezing.thaw(pods[1].pid)
     for thread in threads:
         thread.join(60)
     print_with_load(f"{name}: {met_it} of {len(threads)} requests met the frozen pod, and waited for it")

@@ -74,19 +74,23 @@ class EngineStream:
         return self._attempt is not None
 
     def start(self, route: Route) -> None:
-        """Waits for the first response; route.decision says whose. Raises the last engine's error if none is left.
+        """Waits for the first response; route.decision says whose. Raises the last engine's error if none is left. If
+        that one is not available but another was full, it raises that one's: to try again later is what helps.
 
         Where queues were full, all are tried again after a pause. An engine that took the request and failed is not
         asked twice: the request itself may be what breaks it.
         """
         for retries_left in reversed(range(route.policy.settings.retries + 1)):
+            busy: Busy | None = None
             was_busy = False
             while True:
                 try:
                     self.first = self._first_response(route)
                     return
                 except _NotThis as refused:
-                    was_busy |= isinstance(refused.error, Busy) and not isinstance(refused.error, Overloaded)
+                    if isinstance(refused.error, Busy):
+                        busy = refused.error
+                        was_busy |= not isinstance(busy, Overloaded)
                     failed = route.decision.model
                     if route.fall_back(refused.why):
                         if refused.why not in (_COOLING_DOWN, _FULL):  # which are no news of this one request
@@ -95,6 +99,8 @@ class EngineStream:
                     elif was_busy and retries_left and self._has_paused(route.pause_seconds()):
                         route.start_over()
                         break
+                    elif busy is not None and isinstance(refused.error, EngineUnavailable):
+                        raise busy from None
                     else:
                         raise refused.error from None
 

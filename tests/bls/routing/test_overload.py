@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bls.contract import LARGE, SMALL
-from bls.errors import BadRequest, Busy, from_message
+from bls.errors import BadRequest, Busy, EngineUnavailable, from_message
 from bls.router import Router
 from bls.routing.admission import Admission, Places
 from bls.routing.engine_health import EngineHealth
@@ -60,6 +60,14 @@ def test_a_request_beyond_an_engines_places_goes_to_the_next_engine_of_the_fallb
     decision = server.answer().decision
     assert decision.model == (LARGE if chosen == SMALL else SMALL)
     assert decision.reason == f"{POLICY.tier_name(chosen)}_full"
+
+
+def test_a_client_hears_that_an_engine_was_full_if_the_one_after_it_is_not_available(server):
+    chosen = first_choice(server)
+    server.models.engines[LARGE if chosen == SMALL else SMALL] = [EngineUnavailable("it is frozen")]
+    server.occupy(chosen, Places(PROCESSES).at(chosen, POLICY.settings))
+    with pytest.raises(Busy, match=f"{chosen} answers .* requests, its most; retry after 1 s$"):
+        server.answer()
 
 
 def test_a_request_beyond_all_places_is_turned_away_before_anything_is_done_for_it(server):

@@ -1,0 +1,44 @@
+"""Every grammar that is small to read and endless or heavy to compile, asked for by clients of a server that has others
+to answer."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from bls.contract import SMALL
+from tests.engines.openvino.grammars import ENDLESS, HEAVY
+from tests.faults import victims
+from tests.faults.load import SHORT, Load
+from tests.server.clients import generate
+
+pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
+
+CLIENTS = 4
+BOMBS = ENDLESS | HEAVY
+
+
+def test_grammars_that_are_endless_or_heavy_to_compile_harm_nobody_else(server):
+    def told(name: str) -> str:
+        kind, text = BOMBS[name]
+        guide = {"guided_decoding_guide_type": kind, "guided_decoding_guide": text}
+        return str(generate(server, text_input="Say hi", **SHORT, **guide)[1].get("error", "answered"))
+
+    workers = victims.engine_workers(server, SMALL)
+    with Load(server, streams=2, rate=2) as load:
+        load.fault("no such grammar")
+        calm = load.watch(10)
+    with Load(server, streams=2, rate=2) as load:
+        load.fault(f"{len(BOMBS)} grammars by {CLIENTS} clients")
+        with ThreadPoolExecutor(CLIENTS) as clients:
+            verdicts = dict(zip(BOMBS, clients.map(told, BOMBS), strict=True))
+        report = load.watch(2)
+    for mark in (50, 99):
+        print(f"p{mark} of others {calm.latency_s(mark):.2f} s before, {report.latency_s(mark):.2f} s during it")
+    for name in ENDLESS:  # Busy: where the machine gives the trial no time.
+        assert verdicts[name].startswith(("[BAD_REQUEST] guided_decoding_guide ", "[BUSY] ")), (name, verdicts[name])
+    for name in HEAVY:
+        assert verdicts[name].startswith(("[BAD_REQUEST] guided_decoding_guide ", "[BUSY] ", "answered")), verdicts
+    assert report.lost == 0
+    assert victims.engine_workers(server, SMALL) == workers

@@ -21,11 +21,13 @@ from scripts.bench.stream_load import tensor
 from scripts.server import control_key
 
 
-def generate(server: Any, model: str = "llm_router", **body: Any) -> tuple[int, dict[str, Any]]:
-    """Status and JSON of POST /generate."""
+def generate(
+    server: Any, model: str = "llm_router", patience_s: float = 120, **body: Any
+) -> tuple[int, dict[str, Any]]:
+    """Status and JSON of POST /generate, within `patience_s` seconds."""
     request = urllib.request.Request(f"{server.http_url}/v2/models/{model}/generate", json.dumps(body).encode())
     try:
-        with urllib.request.urlopen(request, timeout=120) as response:
+        with urllib.request.urlopen(request, timeout=patience_s) as response:
             return response.status, json.load(response)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)

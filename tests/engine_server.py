@@ -33,6 +33,7 @@ DEFAULTS = {
     "ready": "1",
     "busy": "0",
     "waiting": "0",
+    "reused": "0",
     "draining": "0",
     "unavailable": "0",
     "truncated": "0",
@@ -211,6 +212,8 @@ class _Engine:
         name = 'nv_trt_llm_request_metrics{{model="{}",version="1",request_type="{}"}} {}'
         models = ("tensorrt_llm_small", "tensorrt_llm_large")
         lines = [name.format(model, kind, value) for model in models for kind, value in found.items()]
+        blocks = 'nv_trt_llm_kv_cache_block_metrics{{model="{}",version="1",kv_cache_block_type="reused"}} {}'
+        lines += [blocks.format(model, self.values["reused"]) for model in models]
         return "\n".join([*lines, f"llm_router_server_draining {self.values['draining']}", ""])
 
 

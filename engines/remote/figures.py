@@ -1,6 +1,7 @@
 """What the engine servers say of themselves on their metrics pages, and the tier's own figures out of all of them.
 
-A tier's are sums, under the names of TensorRT-LLM's metrics that engines here have (engines/triton/metrics.py).
+A tier's are sums, under the names of TensorRT-LLM's metrics that engines here have (engines/triton/metrics.py). What
+only grows on each server only grows here too, whoever leaves, comes back or is started anew.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ Values = Mapping[tuple[str, str], float]  # by family and kind, as engines/trito
 
 _SERIES = re.compile(r"nv_trt_llm_(\w+)_metrics\{([^}]*)\} (\S+)")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
+COUNTS = frozenset({("kv_cache_block", "reused"), ("kv_cache_block", "missed"), ("general", "iteration_counter")})
 _LARGEST = {("kv_cache_block", "tokens_per"), ("inflight_batcher", "micro_batch_id")}
 _USED, _MOST, _SHARE = (("kv_cache_block", kind) for kind in ("used", "max", "fraction"))
 
@@ -58,16 +60,41 @@ def parse(page: str, model: str) -> Figures:
 
 
 def total(each: Iterable[Values]) -> dict[tuple[str, str], float]:
-    """Of all servers of a tier: sums, but for sizes, times and shares."""
+    """Of all servers of a tier: sums, but for sizes, times and shares; without COUNTS, which need a Tally."""
     found: dict[tuple[str, str], float] = {}
     for values in each:
         for name, value in values.items():
+            if name in COUNTS:
+                continue
             is_largest = name in _LARGEST or name[0] == "general"
             before = found.get(name, 0.0)
             found[name] = max(before, value) if is_largest else before + value
     if _SHARE in found:
         found[_SHARE] = found.get(_USED, 0.0) / found[_MOST] if found.get(_MOST) else 0.0
     return found
+
+
+class Tally:
+    """COUNTS of a tier since its servers were first looked at, so that one that comes with a past adds nothing."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, str], float] = {}
+        self._last: dict[str, dict[tuple[str, str], float]] = {}  # by server
+
+    def look(self, servers: Mapping[str, Values]) -> dict[tuple[str, str], float]:
+        """The sums, with what `servers` have counted since the last look.
+
+        A server that is not among them is forgotten. One whose count has fallen was started anew.
+        """
+        self._last = {server: self._last.get(server, {}) for server in servers}
+        for server, values in servers.items():
+            last = self._last[server]
+            for name in COUNTS & values.keys():
+                value = values[name]
+                grown = value - last.get(name, value)
+                self._sums[name] = self._sums.get(name, 0.0) + (grown if grown >= 0 else value)
+                last[name] = value
+        return dict(self._sums)
 
 
 async def read(host: str, port: int, model: str) -> Figures | None:

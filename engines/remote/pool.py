@@ -42,6 +42,7 @@ class Pool:
         self._picks = itertools.count(1)
         self._known: dict[Address, set[Address]] = {}
         self._last_said = ""
+        self._tally = figures.Tally()
 
     async def start(self, seconds: float) -> None:
         """Returns once each endpoint has been looked at, after so long at most."""
@@ -90,7 +91,7 @@ class Pool:
             active, waiting = (sum(getattr(each, what) for each in living) for what in ("in_flight", "without_token"))
             found |= {("request", "active"): active, ("request", "waiting"): waiting}
             found["request", "scheduled"] = active - waiting
-        return found
+        return found | self._tally.look({each.name: each.figures.values if each.figures else {} for each in self.all()})
 
     async def close(self) -> None:
         await asyncio.gather(*(each.close() for each in self.all()))

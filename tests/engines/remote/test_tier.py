@@ -413,6 +413,20 @@ def test_the_tiers_figures_are_the_sums_of_its_servers(tier, servers):
     assert tier.look(lambda pool: pool.figures())["request", "max"] == 64
 
 
+def test_the_tiers_counts_do_not_fall_when_a_server_dies(tier, servers):
+    def is_reused(blocks):
+        return eventually(lambda: tier.look(lambda pool: pool.figures()).get(("kv_cache_block", "reused")) == blocks)
+
+    assert is_reused(0)
+    for number, server in enumerate(servers, start=1):
+        server.set(reused=number)
+    assert is_reused(3)
+    servers[0].kill()
+    assert eventually(lambda: why_not(tier)[servers[0].name] != "")
+    servers[1].set(reused=5)
+    assert is_reused(6)
+
+
 def test_a_metrics_page_that_hangs_does_not_keep_a_server_from_being_asked_whether_it_lives(servers, monkeypatch):
     monkeypatch.setattr("engines.remote.figures.READ_SECONDS", 60.0)
     with tier_of(servers[0]) as tier:

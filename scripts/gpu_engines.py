@@ -176,7 +176,7 @@ def _explained(explanation: old_commands.Explanation) -> str:
 
 
 def _since(gone: str) -> str:
-    if gone.startswith(("deprecated", "changed")):
+    if gone.startswith(("deprecated", "changed", "never")):
         return gone
     return f"gone {gone}" if gone.startswith("by ") else f"gone since {gone}"
 

@@ -26,6 +26,7 @@ _READS = {
 _ALIASES = {"tensorrt_llm.commands.build": "trtllm-build"}  # python -m
 _STARTERS = ("python", "python3", "python.exe", "-m", "-u")
 _CALL = re.compile(r"^[\w.]+\((.*)\)$", re.DOTALL)
+_STARTS = re.compile(r"\btritonserver\s+-|launch_triton_server\.py")
 _SERVES = re.compile(r"trtllm-(serve|bench|eval|llmapi-launch)")
 _MAY_BUILD = re.compile(r"^trtllm-\w|^tensorrt_llm\.|(^|[/_-])(\w*convert\w*|build\w*|quantize\w*|\w*export\w*)\.py$")
 MODEL_DIR, CHECKPOINT_DIR, LENGTH = "MODEL_DIR", "tllm_checkpoint", "max_input_len"
@@ -33,8 +34,8 @@ MODEL_DIR, CHECKPOINT_DIR, LENGTH = "MODEL_DIR", "tllm_checkpoint", "max_input_l
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of one flag. `gone` is the version that no longer takes it, "deprecated", or "changed" and a version;
-    `is_wrong` if no version is known to have had it, or not so: then it has no part in today's commands."""
+    """What became of one flag. `gone` is the version that no longer takes it, "deprecated", "changed" and a version, or
+    "never there"; `is_wrong` if it is unknown, or was never so: then it has no part in today's commands."""
 
     flag: str
     gone: str
@@ -97,7 +98,9 @@ def explain(text: str) -> list[Explanation]:
     """One of each command of _READS in `text`, a piece of a shell script. Raises BadCommand if there is none."""
     found = read(text).explanations
     if not found:
-        raise BadCommand(f"a command of {', '.join(_READS)} can be explained, but there is none in {text.strip()!r}")
+        said = f"a command of {', '.join(_READS)} can be explained, but there is none in {text.strip()!r}"
+        hint = "; scripts/serve takes the flags of such a line, or says where they are set today"
+        raise BadCommand(said + (hint if _STARTS.search(text) else ""))
     return found
 
 

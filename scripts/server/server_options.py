@@ -10,16 +10,23 @@ import argparse
 from collections.abc import Collection, Sequence
 from itertools import zip_longest
 
+from engines.worker.parameters import ELSEWHERE
 from scripts.host.preflight import Refused
 
 MODES = ("none", "poll", "explicit")
+_OF_ENGINES = "it is a parameter of the engine's config.pbtxt"
+_DOCKERS = "that is docker's flag: give it before the image's name"
+_PRECISION = "precision is the checkpoint's own: quantisation in [tier.tensorrt_llm] of engines/specs.toml"
 _BUILT = "it is fixed when the engine is built: [tier.tensorrt_llm] of engines/specs.toml"
 # By name, with dashes for underscores, of NVIDIA's launch_triton_server.py and of articles: what to use instead.
 LAUNCHER = {
+    **{name.replace("_", "-"): hint for name, hint in ELSEWHERE.items()},
+    **dict.fromkeys(("gpt-model-type", "batch-scheduler-policy", "max-tokens-in-paged-kv-cache"), _OF_ENGINES),
+    **dict.fromkeys(("enable-kv-cache-reuse", "enable-chunked-context", "kv-cache-free-gpu-mem-fraction"), _OF_ENGINES),
     "cuda-graph": "cuda_graph_mode is a parameter of the engine's config.pbtxt",
     "rate-limiter": "use --rate-limit=execution_count",
-    "gpus": "that is docker's flag: give it before the image's name",
-    "shm-size": "that is docker's flag: give it before the image's name",
+    **dict.fromkeys(("gpus", "shm-size", "rm", "net", "network", "ipc", "ulimit", "volume", "publish"), _DOCKERS),
+    **dict.fromkeys(("fp8-mode", "strongly-typed", "quantize-lm-head"), _PRECISION),
     "max-input-length": _BUILT,
     "max-input-len": _BUILT,
     "max-output-length": _BUILT,

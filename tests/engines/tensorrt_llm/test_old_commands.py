@@ -106,6 +106,25 @@ def test_fp8_of_a_build_script_is_made_by_quantize():
     assert "convert_checkpoint.py" not in today(text)
 
 
+def test_the_fp8_flags_that_an_article_gives_the_build_are_the_checkpoints(capsys):
+    text = "trtllm-build --checkpoint_dir c --fp8_mode hybrid --strongly_typed --quantize_lm_head"
+    assert today(text)["quantize.py"].items() >= {"qformat": "fp8", "quantize_lm_head": True, "output_dir": "c"}.items()
+    assert build_engines.main(["--explain", text]) == 0
+    assert "--fp8_mode hybrid\n      never there; now --qformat fp8 of quantize.py" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "docker run --gpus all nvcr.io/x:24.01-py3 tritonserver --model-repository=/models --cuda-graph",
+        "python3 scripts/launch_triton_server.py --world_size 8 --max_input_length 2048",
+    ],
+)
+def test_a_line_that_starts_a_server_is_sent_to_what_knows_its_flags(text):
+    with pytest.raises(BadCommand, match="scripts/serve takes the flags of such a line"):
+        explain(text)
+
+
 def test_a_flag_of_the_conversion_that_quantize_lacks_is_not_lost_in_silence():
     text = "python build.py --model_dir m --enable_fp8 --use_parallel_embedding"
     assert fate(text, "use_parallel_embedding").is_wrong

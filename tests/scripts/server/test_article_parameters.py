@@ -36,7 +36,19 @@ def test_a_cpu_engine_says_the_same():
         parameters.read({"gpt_model_type": "V1", "batching_strategy": "inflight"})
 
 
-@pytest.mark.parametrize("flag", ["--cuda-graph", "--max_input_length=2048", "--rate-limiter=on", "--gpus=all"])
-def test_a_flag_that_tritonserver_does_not_have_is_refused_with_what_to_use(flag):
-    with pytest.raises(Refused, match=f"there is no {flag.partition('=')[0]}: "):
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--cuda-graph", "cuda_graph_mode"),
+        ("--max_input_length=2048", "engines/specs.toml"),
+        ("--rate-limiter=on", "--rate-limit=execution_count"),
+        ("--gpus=all", "docker's flag"),
+        ("--ulimit=memlock=-1", "docker's flag"),
+        ("--fp8_mode", "engines/specs.toml"),
+        ("--gpu_memory_utilization=0.9", "kv_cache_free_gpu_mem_fraction"),
+        ("--enable_kv_cache_reuse", "config.pbtxt"),
+    ],
+)
+def test_a_flag_that_tritonserver_does_not_have_is_refused_with_what_to_use(flag, said):
+    with pytest.raises(Refused, match=f"there is no {flag.partition('=')[0]}: .*{said}"):
         server_options.check_names([flag], ())

@@ -19,16 +19,20 @@ TEXT = {ROUTER: "text_input", LLAMA_7B_ENSEMBLE: "input_text", PREPROCESSING: "Q
 
 
 class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
-    """Start it with `async with`. The next requests fail as `failures` says: (code, message, words before)."""
+    """Start it with `async with`. The next requests fail as `failures` says: (code, message, words before).
 
-    def __init__(self) -> None:
+    With `credentials` it speaks TLS alone.
+    """
+
+    def __init__(self, credentials: grpc.ServerCredentials | None = None) -> None:
         self.failures: list[tuple[str, str, int]] = []
         self.requests: list[Any] = []
         self.peers: set[str] = set()
         self.running = self.most_running = self.stops = 0
         self._server = grpc.aio.server()
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
-        self.url = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        add = self._server.add_secure_port if credentials else self._server.add_insecure_port
+        self.url = f"127.0.0.1:{add('127.0.0.1:0', *([credentials] if credentials else []))}"
 
     async def __aenter__(self) -> FakeTriton:
         await self._server.start()

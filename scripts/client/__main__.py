@@ -6,7 +6,10 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+import grpc
 
 from bls.contract import ROUTER
 from scripts.client.client import DEADLINE_S, TritonAsyncClient
@@ -17,7 +20,9 @@ from scripts.client.request import TEXT_TENSORS, Request
 async def _ask(options: argparse.Namespace, requests: Sequence[Request]) -> int:
     """One prompt streams to stdout; of several each answer is a line, in order."""
     failed = 0
-    async with TritonAsyncClient(options.url) as client:
+    pem = options.root_certificates
+    credentials = grpc.ssl_channel_credentials(pem.read_bytes()) if pem else None
+    async with TritonAsyncClient(options.url, credentials=credentials) as client:
         if len(requests) == 1:
             try:
                 async for piece in client.stream(requests[0]):
@@ -54,6 +59,12 @@ def main(arguments: Sequence[str]) -> int:
         default="localhost:8001",
         metavar="HOST:PORT",
         help="the server's gRPC address (default: localhost:8001)",
+    )
+    parser.add_argument(
+        "--root-certificates",
+        type=Path,
+        metavar="FILE",
+        help="speak TLS, with a server whose certificate is one of this PEM file or signed by one",
     )
     parser.add_argument("--model", choices=list(TEXT_TENSORS), default=ROUTER)
     parser.add_argument(
@@ -94,6 +105,9 @@ def main(arguments: Sequence[str]) -> int:
     ]
     try:
         return asyncio.run(_ask(options, requests))
+    except OSError as error:
+        print(f"error: --root-certificates {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
 

@@ -42,6 +42,8 @@ class TritonAsyncClient:
     BUSY before anything was received is sent again, up to `retries` times and within its deadline, after a random wait
     of up to `backoff_s`, twice that, and so on. If the connection broke the server may have begun the lost one: set
     `retries=0` where an answer must not be paid for twice.
+
+    With `credentials`, as `grpc.ssl_channel_credentials(root_certificates)` makes them, it speaks TLS.
     """
 
     def __init__(
@@ -52,8 +54,10 @@ class TritonAsyncClient:
         retries: int = 3,
         backoff_s: float = 0.2,
         deadline_s: float = DEADLINE_S,
+        credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         self.url = url
+        self._credentials = credentials
         self._loop: asyncio.AbstractEventLoop | None = None  # of what the next two hold
         self._connection: Any = None
         self._places = asyncio.Semaphore(max_in_flight)
@@ -89,7 +93,7 @@ class TritonAsyncClient:
                 raise RuntimeError(f"the client of {self.url} belongs to another event loop, which is not closed yet")
             self._loop, self._tasks = loop, set()
             self._places = asyncio.Semaphore(self._max_in_flight)
-            self._connection = triton_aio.InferenceServerClient(self.url, channel_args=CHANNEL)
+            self._connection = triton_aio.InferenceServerClient(self.url, creds=self._credentials, channel_args=CHANNEL)
         return self._connection
 
     async def stream(self, request: Request | str) -> AsyncIterator[Piece]:

@@ -19,6 +19,7 @@ from bls.paths import ROOT
 from scripts import drain_gateway
 from scripts.host import children, preflight
 from scripts.host.preflight import Refused
+from scripts.server.server_options import flag_value, grpc_tls_flag, is_off
 
 LACKS_PYTHON = "python3 lacks packages of the gateway: pip install --no-deps -r requirements-gateway.txt"
 FROM_HTTP_PORT = 1000  # the gateway's port is so much higher, if it isn't told
@@ -123,6 +124,8 @@ class Gateway:
         self._lame_duck_s: float = options.lame_duck_s
         self._has_open_metrics: bool = options.gateway_open_metrics
         self._admin = _admin(options)
+        has_no_grpc = is_off(flag_value(options.server_flags, "--allow-grpc"))
+        self._cannot_ask = "--allow-grpc=false" if has_no_grpc else grpc_tls_flag(options.server_flags)
 
     @property
     def url(self) -> str:
@@ -134,6 +137,8 @@ class Gateway:
             raise Refused(f"{LACKS_PYTHON} (or leave the gateway out with --no-gateway)")
         if not 1 <= self._workers <= MAX_WORKERS:
             raise Refused(f"--gateway-workers must be 1 to {MAX_WORKERS}")
+        if self.is_wanted and self._cannot_ask:
+            raise Refused(f"{self._cannot_ask}: the gateway asks Triton over gRPC without TLS; add --no-gateway")
         if self.is_wanted:
             preflight.check_ports(self.host, {"--gateway-port": self.port})
             if self._admin:

@@ -71,6 +71,12 @@ def is_off(value: str | None) -> bool:
     return value is not None and value.lower() in ("false", "off", "0")
 
 
+def grpc_tls_flag(arguments: Sequence[str]) -> str:
+    """The flag among `arguments` that has the gRPC port speak TLS; "" without one."""
+    values = {flag: flag_value(arguments, flag) for flag in ("--grpc-use-ssl", "--grpc-use-ssl-mutual")}
+    return next((flag for flag, value in values.items() if value and not is_off(value)), "")
+
+
 # By group of the help text: name, form of the value, what it is for; tritonserver's default in brackets.
 OPTIONS: dict[str, list[tuple[str, str, str]]] = {
     "models, of tritonserver": [

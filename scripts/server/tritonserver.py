@@ -20,7 +20,7 @@ from engines.remote.settings import VARIABLE as REMOTE_VARIABLE
 from scripts.host import children, hidden_arguments, processes, shared_memory
 from scripts.server import control_key
 from scripts.server.control_key import ControlKey
-from scripts.server.server_options import flag_names, flag_value, is_off
+from scripts.server.server_options import flag_names, flag_value, grpc_tls_flag, is_off
 
 RESCAN_S = 30.0
 PRIVATE_S = 0.5  # how often files of shared memory that others may read are looked for
@@ -88,7 +88,7 @@ class Settings:
     @property
     def plain_grpc_port(self) -> int | None:
         """None where gRPC is off, or asks for TLS."""
-        has_it = len(self.ports) > 1 and flag_value(self.extra, "--grpc-use-ssl") is None
+        has_it = len(self.ports) > 1 and not grpc_tls_flag(self.extra)
         return self.grpc_port if has_it else None
 
     @property

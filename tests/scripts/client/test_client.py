@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import subprocess
 
+import grpc
 import numpy as np
 import pytest
 
@@ -25,6 +28,39 @@ def play(scenario):
 class TestOnAFake(ClientCases):
     def play(self, scenario):
         play(scenario)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """The files of a key and of its certificate, for 127.0.0.1."""
+    folder = tmp_path_factory.mktemp("tls")
+    key, pem = folder / "key.pem", folder / "server.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    more = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(pem)]
+    subprocess.run([*words, *more], check=True, capture_output=True)
+    return key, pem
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_it_speaks_tls_with_a_server_whose_certificate_it_is_given(certificate, capsys):
+    key, pem = certificate
+    server = grpc.ssl_server_credentials([(key.read_bytes(), pem.read_bytes())])
+
+    async def scenario():
+        async with FakeTriton(server) as fake:
+            credentials = grpc.ssl_channel_credentials(pem.read_bytes())
+            async with TritonAsyncClient(fake.url, credentials=credentials) as client:
+                assert (await client.generate(Request(TEXT))).text == TEXT
+            async with TritonAsyncClient(fake.url, retries=0) as client:
+                with pytest.raises(RequestFailed):
+                    await client.generate(Request(TEXT))
+            words = ["--url", fake.url, "--root-certificates"]
+            assert await asyncio.to_thread(command.main, [*words, str(pem), TEXT]) == 0
+            assert await asyncio.to_thread(command.main, [*words, str(pem) + "x", TEXT]) == 2
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+    said = capsys.readouterr()
+    assert said.out.strip() == TEXT and said.err == f"error: --root-certificates {pem}x: No such file or directory\n"
 
 
 # What is sent again, and what is not

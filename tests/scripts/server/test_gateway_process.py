@@ -96,6 +96,13 @@ def test_keys_that_are_not_there_are_refused(tmp_path):
         Gateway(options(f"--gateway-keys={tmp_path / 'none'}", "--gateway-port=1"), ROUTER).check()
 
 
+@pytest.mark.parametrize("flag", ["--grpc-use-ssl=true", "--grpc-use-ssl-mutual=1", "--allow-grpc=false"])
+def test_a_triton_that_it_could_not_ask_is_refused(flag):
+    with pytest.raises(Refused, match=f"^{flag.partition('=')[0]}.* gRPC without TLS; add --no-gateway"):
+        Gateway(options(flag), ROUTER).check()
+    Gateway(options(flag, "--no-gateway"), ROUTER).check()
+
+
 def test_the_snippet_that_is_shown_is_python():
     *_, first, second, third = Gateway(options(), ROUTER).summary("What is the capital of France?")
     compile("\n".join(line.strip() for line in (first, second, third)), "snippet", "exec")

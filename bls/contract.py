@@ -49,6 +49,7 @@ def _tensors(table: str) -> tuple[Tensor, ...]:
 
 
 GREEDY_BELOW = 1e-6  # A temperature or top_p that leaves only the likeliest token, whose share is always greater.
+PENALTIES = 1e-6, 1e6  # A repetition_penalty beyond these decides alone, and 32-bit arithmetic can't tell it from them.
 ENGINE_PREFIX = "tensorrt_llm_"  # then the tier: see tiers.py
 SMALL = ENGINE_PREFIX + "small"
 LARGE = ENGINE_PREFIX + "large"

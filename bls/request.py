@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from bls.arrays import Array, int32
-from bls.contract import GREEDY_BELOW, ROUTER_CONTRACT
+from bls.contract import GREEDY_BELOW, PENALTIES, ROUTER_CONTRACT
 from bls.errors import BadRequest
 from bls.reply import LOG_PROBS, UNASKED_FOR
 from bls.request_fields import Fields, with_todays_names
@@ -186,12 +188,20 @@ def _max_tokens(fields: Fields, default: int | None) -> int:
 
 
 def _sampling(fields: Fields, tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """As it came, but for what no engine can tell from greedy: top_k 1 is how all of them understand that."""
+    """As it came, but for what 32-bit arithmetic can't do: TensorRT-LLM's, for one, looks at few of these itself.
+
+    top_k 1 is how all engines understand greedy.
+    """
     found = {ours: fields.single(name).reshape(1, 1) for name, ours in _TO_ENGINE.items() if name in tensors}
+    for name, ours in _TO_ENGINE.items():
+        if ours in found and found[ours].dtype.kind == "f" and not np.isfinite(found[ours]):
+            raise BadRequest(f"{name} is {found[ours].item():g}; it must be a finite number")
     for name in ("temperature", "runtime_top_p"):
         if name in found and 0 <= found[name].flat[0] < GREEDY_BELOW:
             del found[name]
             found["runtime_top_k"] = int32(1)
+    if "repetition_penalty" in found and found["repetition_penalty"] > 0:
+        found["repetition_penalty"] = np.clip(found["repetition_penalty"], *PENALTIES)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bls.contract import GREEDY_BELOW
+from bls.contract import GREEDY_BELOW, PENALTIES
 from bls.errors import BadRequest
 from engines.worker.schema_rules import check_schema
 
@@ -34,9 +34,6 @@ class Guide:
             raise BadRequest(f"guided_decoding_guide has {size} bytes; at most {MAX_GUIDE_BYTES} are taken")
         if self.kind == "json_schema":
             check_schema(self.text)
-
-
-PENALTIES = 1e-6, 1e6
 
 
 @dataclass(frozen=True)

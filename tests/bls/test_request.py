@@ -238,6 +238,20 @@ def test_what_no_arithmetic_can_tell_from_greedy_goes_to_the_engine_as_greedy(ti
     assert sampling == {"runtime_top_k": 1, "seed": 3, **left}
 
 
-@pytest.mark.parametrize("value", [-1.0, 0.001, float("nan")])
+@pytest.mark.parametrize("name", ["temperature", "top_p", "repetition_penalty", "frequency_penalty", "length_penalty"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_float_that_is_no_number_is_refused_by_its_name(name, value):
+    assert message(**{name: value}) == f"[BAD_REQUEST] {name} is {value}; it must be a finite number"
+
+
+@pytest.mark.parametrize(
+    ("value", "sent"), [(1e-40, 1e-6), (3e38, 1e6), (1.5, 1.5), (1e-6, 1e-6), (0.0, 0.0), (-1e-40, -1e-40)]
+)
+def test_a_penalty_beyond_the_arithmetic_goes_to_the_engine_as_the_nearest_that_is_not(value, sent):
+    (array,) = request(repetition_penalty=value).sampling.values()
+    assert array.dtype == np.float32 and array.item() == np.float32(sent)
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.001])
 def test_other_temperatures_are_left_to_the_engine(value):
     assert set(request(temperature=value).sampling) == {"temperature"}

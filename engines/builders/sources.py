@@ -52,7 +52,12 @@ class Source:
             return cls(text)
         if (path / "config.json").is_file():
             raise BadSource(f"{text} holds a model as Hugging Face saves it; {convert(str(path.resolve()))}")
-        what = "does not exist" if os.sep in text or path.suffix == ".gguf" else "has no known form"
+        if path.is_dir():
+            what = f"is a folder without {OPENVINO_MODEL} or config.json"
+        elif path.exists():
+            what = "is no file that ends in .gguf"
+        else:
+            what = "does not exist" if os.sep in text or path.suffix == ".gguf" else "has no known form"
         raise BadSource(f"{text} {what}; known: {_FORMS}")
 
     @property

@@ -22,6 +22,7 @@ from py_compile import PycInvalidationMode
 
 from bls.paths import MODEL_REPOSITORY, PACKED, ROOT
 from scripts.environment import Environment, SetupFailed, explain
+from scripts.host import preflight
 from scripts.host.interruption import Interrupted, interruptible
 from scripts.host.preflight import Refused
 from scripts.host.progress import Progress
@@ -60,6 +61,7 @@ def pack(options: argparse.Namespace, root: Path = ROOT, repository: Path = MODE
     target: Path = options.folder.absolute()
     if os.path.lexists(target):
         raise Refused(f"{target} exists, with what you may have edited in it: name another folder, or remove it")
+    preflight.check_path("DIR", target)
     models = _models(repository, options)
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -69,6 +71,8 @@ def pack(options: argparse.Namespace, root: Path = ROOT, repository: Path = MODE
         compileall.compile_dir(draft, quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
         _let_all_read(draft)
         draft.rename(target)
+    except OSError as error:  # copytree's holds one for each file, and no reason of its own
+        raise Refused(f"{target} cannot be written: {error.strerror or error.args[0][0][-1]}") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return models
@@ -160,7 +164,7 @@ def summary(options: argparse.Namespace, models: Sequence[str]) -> str:
         found = Environment()
         libraries = os.pathsep.join(map(str, found.libraries))
         lines.append(f"serve it with the server that is installed here, or see {ROOT / 'docs' / 'your-own-triton.md'}")
-        lines.append(f"  env PATH={found.python.parent}:$PATH LD_LIBRARY_PATH={libraries} \\")
+        lines.append(f'  env PATH="{found.python.parent}:$PATH" LD_LIBRARY_PATH={libraries} \\')
         return "\n".join([*lines, f"    {found.tritonserver} --backend-directory={found.backends} {flags}"])
     return "\n".join([*lines, "serve it in NVIDIA's image", f"  tritonserver {flags}"])
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +68,28 @@ def test_what_cannot_be_packed_is_refused_and_nothing_is_left(tmp_path, changes,
     with pytest.raises(Refused, match=message):
         pack.pack(options(tmp_path / "m", **changes))
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["two words", "it's", "a$b", "c;d"])
+def test_a_path_that_the_python_backend_would_take_apart_is_refused(tmp_path, name):
+    with pytest.raises(Refused, match=r"^DIR .* move it to a path without blanks, quotes and signs of the shell"):
+        pack.pack(options(tmp_path / name / "m"))
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("parent", ["/proc", "/dev/null"])
+def test_a_place_where_nothing_can_be_written_is_refused(parent):
+    with pytest.raises(Refused, match=f"^{parent}/m cannot be written: [A-Z]"):
+        pack.pack(options(Path(parent) / "m"))
+
+
+def test_a_disk_that_fills_up_is_refused_with_the_first_files_reason(tmp_path, monkeypatch):
+    def full(source, target, **_):
+        raise shutil.Error([(source, target, "[Errno 28] No space left on device")])
+
+    monkeypatch.setattr(shutil, "copytree", full)
+    with pytest.raises(Refused, match=r"/m cannot be written: \[Errno 28\] No space left on device$"):
+        pack.pack(options(tmp_path / "m"))
 
 
 def test_a_folder_that_exists_is_left_alone(tmp_path):

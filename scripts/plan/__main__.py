@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None, repository: Path = MODEL_REPOSI
         gpus = _gpus(options.gpu)
         known_specs = {tier: spec.tensorrt_llm for tier, spec in specs.load(options.specs).items()}
         placements = tuple(_placements(options, known_specs, len(gpus), repository))
-        case = Case(tuple(gpus), placements, options.head_room, options.reserve)
+        reserved = options.reserve + check.classifier_bytes(repository)
+        case = Case(tuple(gpus), placements, options.head_room, reserved)
         report = _checked(case, repository) if options.check else _planned(case, known_specs)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

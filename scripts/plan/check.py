@@ -8,13 +8,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from bls.contract import TEXT_CLASSIFIER
 from engines.gpu_memory import placement_keys
 from engines.gpu_memory.loading import DEFAULT_FRACTION, Load, Setting, loads
 from engines.gpu_memory.placement import EnginePlacement
 from engines.gpu_memory.plan import Case
-from engines.gpu_memory.sizes import LLMAPI, TENSORRT
+from engines.gpu_memory.sizes import GIB, LLMAPI, TENSORRT
 from scripts.server import model_folders
 
+CLASSIFIER_INSTANCE = GIB // 2  # weights, activations, and its share of a CUDA context: an estimate
 FRACTION, CAP = "kv_cache_free_gpu_mem_fraction", "max_tokens_in_paged_kv_cache"
 _LLMAPI_KEYS = {
     "model": "model",
@@ -25,6 +27,7 @@ _LLMAPI_KEYS = {
     "kv_cache_dtype": "kv_cache_dtype",
 }
 _BATCH = re.compile(r"^\s*max_batch_size\s*:\s*(\d{1,9})", re.MULTILINE)
+_ON_GPU, _COUNT = re.compile(r"\{[^{}]*\bKIND_GPU\b[^{}]*\}"), re.compile(r"\bcount\s*:\s*(\d{1,3})")
 _COMMENT = re.compile(r"#[^\n]*")
 _DECIMAL = re.compile(r"\d(\.\d{1,6})?|\.\d{1,6}")
 _PARAMETER = re.compile(r'key\s*:\s*"([^"]*)"\s*value\s*:?\s*\{\s*string_value\s*:\s*"([^"]*)"')
@@ -36,6 +39,14 @@ def config_file(repository: Path, model: str, runtime: str) -> Path:
     if runtime == LLMAPI and file.stem != LLMAPI:
         raise ValueError(f"{model} has no configs/{LLMAPI}.pbtxt")
     return file
+
+
+def classifier_bytes(repository: Path) -> int:
+    """Of each GPU, by the text classifier: 0 unless its config for ONNX Runtime's backend says KIND_GPU."""
+    file = repository / TEXT_CLASSIFIER / "config.pbtxt"
+    text = _COMMENT.sub("", file.read_text(encoding="utf-8")) if file.exists() else ""
+    counts = [_COUNT.search(group) for group in _ON_GPU.findall(text)]
+    return sum(int(count[1]) if count else 1 for count in counts) * CLASSIFIER_INSTANCE
 
 
 def keys(repository: Path, model: str, runtime: str) -> dict[str, int | str]:
@@ -82,6 +93,7 @@ def check(case: Case, given: Mapping[str, Setting]) -> dict[str, Any]:
         "fits": not any(way["faults"] for way in ways),
         "gpus": [{"name": gpu.name, "memory_bytes": gpu.memory} for gpu in case.gpus],
         "head_room": float(case.head_room),
+        "reserved_bytes": case.reserved,
         "settings": {
             placement.model: {
                 FRACTION: float(given[placement.model].fraction),

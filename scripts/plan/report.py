@@ -200,8 +200,8 @@ def _remarks() -> str:
         "Weights and KV cache follow from the model's shapes; an engine file is 1 or 2 % larger. Activations and\n"
         "buffers are bounds out of published logs; nothing was measured here. Compare them with the lines\n"
         "[MemUsageChange] of a first start.\n"
-        "The text classifier runs on CPUs and takes nothing of it; with KIND_GPU it takes about half a GiB for each\n"
-        "instance, its process' CUDA context included: --reserve 0.5."
+        "The text classifier runs on CPUs and takes nothing of it; where its config.pbtxt says KIND_GPU, about half a\n"
+        "GiB for each instance, its process' CUDA context included, is counted among the others."
     )
 
 
@@ -226,8 +226,10 @@ def _flags(flags: Mapping[str, str], change: Mapping[str, Mapping[str, Any]]) ->
 
 
 def _check_table(report: Report) -> str:
+    reserved = report["reserved_bytes"]
+    others = f", {reserved / GIB:.2f} GiB of others" if reserved else ""
     text = [
-        f"GPU {number}: {_gpu(gpu)}, {report['head_room']:.0%} to stay free"
+        f"GPU {number}: {_gpu(gpu)}, {report['head_room']:.0%} to stay free{others}"
         for number, gpu in enumerate(report["gpus"])
     ]
     for model, setting in report["settings"].items():

@@ -84,6 +84,25 @@ def test_a_plan_leaves_a_fifth_of_the_gpu_or_what_one_asks_for(capsys):
     assert used("--reserve", "4") <= 0.8 - 4 / 44.3
 
 
+@pytest.mark.parametrize(
+    ("group", "gib"),
+    [
+        ("{ kind: KIND_CPU count: 2 }", 0.0),
+        ("{ kind: KIND_GPU count: 2 gpus: [ 0 ] }", 1.0),
+        ("{ kind: KIND_GPU }, { kind: KIND_CPU count: 4 }", 0.5),
+    ],
+)
+def test_a_classifier_on_the_gpu_is_counted(tmp_path, capsys, group, gib):
+    file = tmp_path / "text_classifier_onnx" / "config.pbtxt"
+    file.parent.mkdir()
+    file.write_text(f"# KIND_GPU moves it to a GPU\ninstance_group [ {group} ]\n")
+    repository_with(tmp_path, "tensorrt_llm_large")
+    report = json.loads(run(capsys, "--gpu", "L40S", *PAIR, "--json", repository=tmp_path)[1])
+    assert report["reserved_bytes"] == gib * 2**30
+    arguments = ("--gpu", "L40S", "--small", "none", "--check", "--reserve", "1")
+    assert f"{gib + 1:.2f} GiB of others" in run(capsys, *arguments, repository=tmp_path)[1]
+
+
 def test_the_lines_of_a_plan_pass_the_check_when_they_stand_in_the_configs(tmp_path, capsys):
     report = json.loads(run(capsys, "--gpu", "L40S", *PAIR, "--json")[1])
     for model in report["models"]:

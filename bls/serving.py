@@ -15,6 +15,16 @@ from bls.router import Router
 from bls.shadow import Shadow
 from bls.watcher import GONE, TIMEOUT, Watch, Watcher
 
+# Of llm_router/config.pbtxt. What is in capitals is Triton's own, such as EXECUTION_ENV_PATH.
+PARAMETERS = (
+    "accumulate_tokens",
+    "apply_chat_template",
+    "hide_cut_words",
+    "max_tokens",
+    "policy_file",
+    "sensitive_words",
+)
+
 
 @dataclass(frozen=True)
 class Door:
@@ -26,6 +36,9 @@ class Door:
     @classmethod
     def of(cls, args: Mapping[str, str]) -> Door:
         """Raises ValueError that names the parameter."""
+        for name in triton_io.parameters(args):
+            if name not in PARAMETERS and not name.isupper():
+                raise ValueError(f"parameter {name} is unknown; known: {', '.join(PARAMETERS)}")
         template = triton_io.boolean_parameter(args, "apply_chat_template", default=False)
         tokens = triton_io.parameters(args).get("max_tokens", "").strip()
         if tokens and not ((tokens.isdecimal() and int(tokens)) or tokens == str(WHAT_FITS)):

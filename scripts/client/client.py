@@ -21,6 +21,9 @@ from scripts.client.failure import RequestFailed, from_rpc
 from scripts.client.request import STREAMED, TEXT_TENSORS, Answer, Piece, Request, joined, piece_of, unstreamed, values
 
 DEADLINE_S = 600.0
+# What gRPC has to say of a call that was left comes from another thread. Where the loop is closed by then, the next one
+# that uses gRPC prints "Event loop is closed" and a traceback, and goes on. So it gets a moment, mostly enough.
+LEAVE_S = 0.02
 T = TypeVar("T")
 CHANNEL = [
     ("grpc.max_send_message_length", -1),
@@ -235,6 +238,8 @@ class TritonAsyncClient:
                 raise
         finally:
             call.cancel()
+            if not has_ended:
+                await asyncio.sleep(LEAVE_S)
         if failure:
             raise failure
         if not has_ended:

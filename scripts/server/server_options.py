@@ -7,8 +7,10 @@ refuses in its own words.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Collection, Sequence
 from itertools import zip_longest
+from pathlib import Path
 
 from engines.worker.parameters import ELSEWHERE
 from scripts.host.preflight import Refused
@@ -152,12 +154,24 @@ class _ForServer(argparse.Action):
         namespace.server_flags.append(f"{self.option_strings[0]}={value}")
 
 
+class _FileForServer(_ForServer):
+    """The same of a file, which tritonserver would look for elsewhere than where the person stands; of one that it
+    can't read it says that the port is in use."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, value: object, option: object = None) -> None:
+        file = Path(str(value)).absolute()
+        if not (file.is_file() and os.access(file, os.R_OK)):
+            raise Refused(f"{self.option_strings[0]} {value} is no file that can be read")
+        super().__call__(parser, namespace, file, option)
+
+
 def add_to(parser: argparse.ArgumentParser) -> None:
     """The namespace of `parser` needs an empty list `server_flags`."""
     for title, options in OPTIONS.items():
         group = parser.add_argument_group(title)
         for name, form, purpose in options:
-            group.add_argument(f"--{name}", action=_ForServer, metavar=form, help=purpose)
+            action = _FileForServer if form == "FILE" else _ForServer
+            group.add_argument(f"--{name}", action=action, metavar=form, help=purpose)
 
 
 def check_names(arguments: Sequence[str], own: Collection[str]) -> None:

@@ -88,6 +88,14 @@ def test_right_options_reach_tritonserver_as_they_are_in_either_form():
     assert serve.parse([*apart, "cpu"])[1] == flags
 
 
+def test_a_certificate_is_found_from_where_one_stands_and_one_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "server.pem").touch()
+    assert serve.parse(["cpu", "--grpc-server-cert=server.pem"])[1] == [f"--grpc-server-cert={tmp_path}/server.pem"]
+    with pytest.raises(Refused, match=r"^--grpc-server-key key\.pem is no file that can be read$"):
+        serve.parse(["cpu", "--grpc-server-cert", "server.pem", "--grpc-server-key", "key.pem"])
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

@@ -67,7 +67,8 @@ def check_parameters(parameters: Mapping[str, Any], more: Sequence[str]) -> None
             raise BadRequest(f"{name} is called {_CALLED_ELSEWHERE[name]} here")
         near = difflib.get_close_matches(name, ROUTER_CONTRACT.input_names | _PARAMETERS, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise BadRequest(f"{name} is not an input or parameter of llm_router{hint}")
+        shown = name if "".join(name.split()) == name != "" else repr(name)
+        raise BadRequest(f"{shown} is not an input or parameter of llm_router{hint}")
 
 
 def template_values_of(parameters: Mapping[str, Any], allowed: Sequence[str]) -> dict[str, Any]:

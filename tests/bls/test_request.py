@@ -106,6 +106,8 @@ def test_an_unknown_parameter_is_named_with_what_was_probably_meant():
         "[BAD_REQUEST] max_tokenz is not an input or parameter of llm_router; did you mean max_tokens?"
     )
     assert message(parameters={"zzz": 1}) == "[BAD_REQUEST] zzz is not an input or parameter of llm_router"
+    assert message(parameters={"": 1}) == "[BAD_REQUEST] '' is not an input or parameter of llm_router"
+    assert message(parameters={"top_k ": 1}).startswith("[BAD_REQUEST] 'top_k ' is not an input")
 
 
 def test_parameters_of_triton_and_its_clients_are_taken():

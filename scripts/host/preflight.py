@@ -21,7 +21,10 @@ class Refused(Exception):
 
 
 def check_path(what: str, path: Path) -> None:
-    """Refuses a path that Triton's python backend, which hands it to a shell as it is, would take apart."""
+    """Refuses a path that Triton's python backend, which hands it to a shell as it is and to a Python whose paths are
+    ASCII whatever the locale (seen with Triton 2.51 and Python 3.11), would take apart or not find."""
+    if not str(path).isascii():
+        raise Refused(f"{what} {path} is not ASCII, so that tritonserver's python backend can't read it: move it")
     bad = next((character for character in str(path) if character.isspace() or character in _SHELL), None)
     if bad:
         raise Refused(

@@ -77,6 +77,11 @@ def test_a_path_that_the_python_backend_would_take_apart_is_refused(tmp_path, na
     assert os.listdir(tmp_path) == []
 
 
+def test_a_path_that_the_python_backend_could_not_read_is_refused(tmp_path):
+    with pytest.raises(Refused, match=r"^DIR .*/模型 is not ASCII"):
+        pack.pack(options(tmp_path / "模型"))
+
+
 @pytest.mark.parametrize("parent", ["/proc", "/dev/null"])
 def test_a_place_where_nothing_can_be_written_is_refused(parent):
     with pytest.raises(Refused, match=f"^{parent}/m cannot be written: [A-Z]"):

@@ -1,7 +1,7 @@
 """The router with few processes and with many, beside each other on one server: starting, doing nothing, and a token.
 
-Each is a copy of llm_router, added to the running server. All answers come from the small engine, whose places are the
-policy's only limit that is lifted: what waits in the engine's queue is not turned away.
+Each is a copy of llm_router, added to the running server. The policy's limits of requests at the engines are lifted:
+what waits in an engine's queue is not turned away.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ SETTLE_SECONDS = 3.0
 _COUNT = re.compile(r"(instance_group \[ \{ count: )\d+")
 _LIMITS = (
     (re.compile(r"^MAX_WAIT_SECONDS = \S+", re.MULTILINE), "MAX_WAIT_SECONDS = 300.0"),
-    (re.compile(r"^MAX_IN_FLIGHT: .* = \{\}", re.MULTILINE), "MAX_IN_FLIGHT: dict[str, int] = {{SMALL: {places}}}"),
+    (
+        re.compile(r"^MAX_IN_FLIGHT: .* = \{\}", re.MULTILINE),
+        "MAX_IN_FLIGHT: dict[str, int] = {{SMALL: {places}, LARGE: {places}}}",
+    ),
 )
 
 
@@ -46,7 +49,7 @@ def repository(folder: Path) -> Path:
 
 
 def policy(folder: Path, places: int) -> Path:
-    """The shipped policy with so many places at the small engine, however long its queue."""
+    """The shipped policy with so many places at each engine, however long its queue."""
     text = SHIPPED.read_text(encoding="utf-8")
     for pattern, line in _LIMITS:
         text, found = pattern.subn(line.format(places=places), text)
@@ -101,6 +104,7 @@ def measured(options: argparse.Namespace, streams: list[int]) -> dict[str, Any]:
                     "idle": idles[count],
                     "pss_mb": statistics.median(sizes[_name(count)]) / 1e6,
                 }
+            print(processes_table(result), flush=True)
             kinds: dict[str, Callable[[], Round]] = {
                 f"{count} processes, {each} streams": partial(
                     served,
@@ -113,12 +117,12 @@ def measured(options: argparse.Namespace, streams: list[int]) -> dict[str, Any]:
             }
             rounds = alternate(kinds, options.rounds, Progress(), "rounds of each")
     result["load"] = {kind: summary(each) for kind, each in rounds.items()}
-    print(table(result), flush=True)
+    print(load_table(result["load"]), flush=True)
     return result
 
 
-def table(result: dict[str, Any]) -> str:
-    """The figures of `measured`, a line for each router and for each load."""
+def processes_table(result: dict[str, Any]) -> str:
+    """What each router's processes cost before anybody asks."""
     lines = [f"{'processes':<12}{'start ms':>10}{'CPU ms':>9}{'idle, % of a core':>19}{'wake-ups/s':>12}{'PSS MB':>9}"]
     for name, found in result.items():
         if name.startswith("processes_"):
@@ -127,9 +131,14 @@ def table(result: dict[str, Any]) -> str:
                 f"{name.removeprefix('processes_'):<12}{start['seconds'] * 1e3:10.0f}{start['cpu_seconds'] * 1e3:9.0f}"
                 f"{idle['core_percent']:19.2f}{idle['wake_ups']:12.1f}{found['pss_mb']:9.1f}"
             )
-    first = next(iter(result["load"].values()))["cpu_us_per_token"]
-    lines.append(f"\n{'':<32}{'tokens/s':>10}{'TTFT p50 ms':>13}{'CPU us/token':>14}{'of the first':>14}")
-    for kind, found in result["load"].items():
+    return "\n".join(lines)
+
+
+def load_table(load: dict[str, dict[str, float]]) -> str:
+    """What each load cost, and how much of the first one's a token that is."""
+    first = next(iter(load.values()))["cpu_us_per_token"]
+    lines = [f"\n{'':<32}{'tokens/s':>10}{'TTFT p50 ms':>13}{'CPU us/token':>14}{'of the first':>14}"]
+    for kind, found in load.items():
         lines.append(
             f"{kind:<32}{found['tokens_per_second']:10.1f}{found['first_token_ms_p50']:13.1f}"
             f"{found['cpu_us_per_token']:14.1f}{found['cpu_us_per_token'] / first:14.2f}"

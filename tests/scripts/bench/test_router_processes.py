@@ -6,32 +6,32 @@ import json
 
 import pytest
 
-from bls.contract import SMALL
+from bls.contract import LARGE, SMALL
 from bls.routing.policy_file import load_policy
 from scripts.bench import router, router_processes
 
 
 def test_the_policy_has_a_place_for_each_process_and_waits_for_long(tmp_path):
     settings = load_policy(router_processes.policy(tmp_path, 128)).settings
-    assert settings.max_in_flight == {SMALL: 128} and settings.max_wait_seconds == 300
+    assert settings.max_in_flight == {SMALL: 128, LARGE: 128} and settings.max_wait_seconds == 300
 
 
-def test_the_table_compares_each_load_with_the_first():
+def test_the_tables_have_a_line_for_each_router_and_compare_each_load_with_the_first():
+    found = {
+        "start_a_process": {"seconds": 0.1, "cpu_seconds": 0.08},
+        "idle": {"core_percent": 0.5, "wake_ups": 32.0},
+        "pss_mb": 28.0,
+    }
+    lines = router_processes.processes_table({"rounds": 2, "processes_32": found}).splitlines()
+    assert lines[1].split() == ["32", "100", "80", "0.50", "32.0", "28.0"]
     load = {"tokens_per_second": 700.0, "first_token_ms_p50": 500.0}
-    result = {
-        "processes_32": {
-            "start_a_process": {"seconds": 0.1, "cpu_seconds": 0.08},
-            "idle": {"core_percent": 0.5, "wake_ups": 32.0},
-            "pss_mb": 28.0,
-        },
-        "load": {
+    table = router_processes.load_table(
+        {
             "32 processes, 32 streams": {**load, "cpu_us_per_token": 500.0},
             "128 processes, 128 streams": {**load, "cpu_us_per_token": 550.0},
-        },
-    }
-    lines = [line.split() for line in router_processes.table(result).splitlines()]
-    assert lines[1] == ["32", "100", "80", "0.50", "32.0", "28.0"]
-    assert [line[-2:] for line in lines[-2:]] == [["500.0", "1.00"], ["550.0", "1.10"]]
+        }
+    )
+    assert [line.split()[-2:] for line in table.splitlines()[2:]] == [["500.0", "1.00"], ["550.0", "1.10"]]
 
 
 @pytest.mark.server

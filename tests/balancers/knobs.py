@@ -9,7 +9,8 @@ FILE = "knobs.json"
 
 
 def turn(folder: Path, **knobs: float) -> None:
-    """slowdown: tokens take so many times longer; places: requests that run at a time. None is turned unless named."""
+    """slowdown: tokens take so many times longer; places: requests that run at a time; held: answers of so many tokens
+    and more don't get their last one. None is turned unless named."""
     draft = folder / f".{FILE}"
     draft.write_text(json.dumps(knobs))
     draft.replace(folder / FILE)

@@ -5,6 +5,7 @@ What it does differently a test turns while the pod serves: tests/balancers/knob
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 from bls import triton_io
@@ -49,6 +50,11 @@ class TritonPythonModel(Echo):
         self.admit()
 
     def step(self, request_id, running):
+        size = len(running.answer)
+        if running.sent == size - 1 and size >= self.knob("held", math.inf):
+            with self.changed:
+                self.schedule(request_id, running)
+            return
         super().step(request_id, running)
         if running.is_complete():
             self.admit()

@@ -20,6 +20,7 @@ from tests.gateway.gateway_process import ask
 from tests.server import echo_repository
 from tests.server.clients import metric
 from tests.server.serving import Server, running_server
+from tests.waiting import eventually
 
 SECRET, DIGEST = new_key()
 PORTS = ("http", "grpc", "metrics", "ready", "gateway", "admin")
@@ -75,10 +76,12 @@ class Pod:
         return self.server.supervisor_pid
 
     def kill(self) -> None:
-        """As a machine that loses its power, but for the connections, which end."""
-        for pid in processes.tree(self.pid):
+        """As a machine that loses its power, but for the connections, which have ended on return."""
+        pids = processes.tree(self.pid)
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        assert eventually(lambda: not any(map(_lives, pids)), 60)
         self._stack.close()
 
     def close(self) -> None:
@@ -107,6 +110,14 @@ class Pod:
     def said(self) -> str:
         assert self.server
         return self.server.console.read_text()
+
+
+def _lives(pid: int) -> bool:
+    """Not if it is only waited for: its connections are closed by then."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 @contextmanager

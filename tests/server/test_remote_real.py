@@ -71,7 +71,8 @@ def test_twenty_prompts_get_the_texts_that_they_get_on_one_machine(server, route
 
 @pytest.mark.slow
 def test_two_hundred_prompts_do_too(server, router):
-    assert texts(router, 200) == texts(server, 200)
+    """Whichever tier answers: both have the same model here, and on a full machine one may be passed over."""
+    assert [text for _, *text in texts(router, 200)] == [text for _, *text in texts(server, 200)]
 
 
 def test_a_stream_comes_in_pieces_and_adds_up_to_the_same_text(server, router):

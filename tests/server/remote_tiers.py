@@ -53,13 +53,10 @@ class EngineServer:
         """The whole of it: scripts/serve first, so that it repairs nothing."""
         return [self.running.supervisor_pid, *processes.tree(self.running.supervisor_pid)]
 
-    def signal(self, number: int) -> None:
-        for pid in dict.fromkeys(self.pids):
-            os.kill(pid, number)
-
     def kill(self) -> None:
         """As a machine that loses its power, but for the connections, which end."""
-        self.signal(signal.SIGKILL)
+        for pid in dict.fromkeys(self.pids):
+            os.kill(pid, signal.SIGKILL)
         self.running.process.wait()
         self.close()
 

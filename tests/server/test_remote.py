@@ -19,7 +19,7 @@ import pytest
 from bls.contract import LARGE, SMALL
 from engines.remote.names import EJECTED, ERRORS
 from tests.faults import victims
-from tests.server import echo_repository
+from tests.server import echo_repository, freezing
 from tests.server.clients import answer, event_stream, events_of, generate, grpc_stream, idle, metric
 from tests.server.echo_repository import ENDLESS, SILENT
 from tests.server.remote_tiers import HOSTS, EngineServer, router_repository
@@ -181,13 +181,13 @@ def test_a_server_that_is_frozen_ends_its_streams_and_is_used_again_when_it_move
         asked = streams(world, pool, 8)
         mine += started(victim)
         began = time.monotonic()
-        victim.signal(signal.SIGSTOP)
+        freezing.freeze(victim.running.supervisor_pid)
         try:
             ends = [future.result(60) for future in asked]
             print(f"streams of a frozen server end after {time.monotonic() - began:.1f} s")
             assert not is_used(world, victim)
         finally:
-            victim.signal(signal.SIGCONT)
+            freezing.thaw(victim.running.supervisor_pid)
     assert sum(is_an_error(event) for _, event in ends) == mine > 0
     assert eventually(lambda: is_used(world, victim))
 

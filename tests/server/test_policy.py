@@ -280,6 +280,7 @@ def test_a_rule_that_raises_or_stalls_on_a_request_gives_the_default(policy, ser
     eventually(lambda: metric(server, "llm_router_policy_errors_total") == before + 3)
 
 
+@pytest.mark.slow
 def test_ten_thousand_edits_wedge_nothing(policy, server):
     """Most are seen by nobody, as an editor's or a script's are that saves all the time; the last good one is taken."""
     source = random.Random(1)

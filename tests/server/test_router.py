@@ -326,6 +326,7 @@ def test_streams_run_beside_each_other(server):
     assert seconds(16) < 8 * one  # One after the other it would be 16 times.
 
 
+@pytest.mark.slow
 def test_thirty_rounds_of_thirty_two_bursty_streams_all_end(server):
     text = "one two three four five six seven eight nine ten " * 2
     with ThreadPoolExecutor(32) as pool:

@@ -54,8 +54,13 @@ ENDLESS = {
     "no grammar at all": ebnf("root := a"),
     "no schema at all": ("json_schema", "{"),
 }
-# As much work as "three repetitions", 20 s of CPU time each.
-THE_SAME = {"a regex of repetitions", "a pattern of repetitions", "a key's pattern of repetitions"}
+# 20 s of CPU time each.
+LONGEST = {
+    "three repetitions",
+    "a regex of repetitions",
+    "a pattern of repetitions",
+    "a key's pattern of repetitions",
+}
 
 # Near the limits: a fast machine may compile one of these in time. Nothing else may happen to them.
 HEAVY = {

@@ -14,7 +14,7 @@ from engines.triton.grammars import Grammars
 from engines.worker.generation import Guide
 from engines.worker.grammar_process import GrammarStart
 from engines.worker.parameters import EngineParameters
-from tests.engines.openvino.grammars import ENDLESS, HEAVY, ORDINARY, THE_SAME
+from tests.engines.openvino.grammars import ENDLESS, HEAVY, LONGEST, ORDINARY
 
 BUILT = ROOT / "engines" / "built" / "small"
 TRIAL = "engines.openvino.grammar:GrammarTrial"
@@ -43,7 +43,7 @@ def judge():
     gate.close()
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in THE_SAME else n for n in ENDLESS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONGEST else n for n in ENDLESS])
 def test_a_grammar_that_is_endless_or_empty_is_refused(judge, name):
     try:
         error = judge(Guide(*ENDLESS[name]))

@@ -146,6 +146,7 @@ def test_a_tier_shrinks_by_a_pod_at_a_time_after_it_has_been_too_large_for_long(
     assert set(steps) <= {0, 1} and wanted[-1] < 8
 
 
+@pytest.mark.slow
 def test_load_follows_the_day_and_nvidias_ratio_does_not():
     day = Load("daily", rate=40, seconds=1800)
     ours, theirs, cores = (row(signal, day, 1) for signal in ("both", "queue_ratio", "cpu"))

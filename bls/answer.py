@@ -257,7 +257,7 @@ class Answer(Iterator[Reply]):
             text.finish(is_cut=self._parts.hides_cut_words and self._is_cut)
         entry.finish = self._finish_reason(text)
         last = text.take(entry.finish)
-        if _GUIDE in self._request.sampling and text.is_changed:
+        if self._request.is_guided and text.is_changed:  # what hides a word knows nothing of the structure
             last = last._replace(filtered_json=True)
         yield last if entry.pieces or last.text else last._replace(empty_because=self._why_empty())
 
@@ -302,9 +302,6 @@ class Answer(Iterator[Reply]):
         if self._entry.output_tokens >= self._request.max_tokens:
             return "length"
         return self._watch.outcome or "stop"
-
-
-_GUIDE = "guided_decoding_guide_type"  # of an answer with a structure, which what hides a word knows nothing of
 
 
 def _named(verdict: Verdict) -> tuple[str, str]:

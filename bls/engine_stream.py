@@ -64,6 +64,8 @@ class EngineStream:
         self._outputs = ["output_ids", *sorted(request.outputs.intersection(LOG_PROBS))]
         # Else one response is cheaper.
         self._is_streaming = request.stream or may_be_cut
+        # How long its first token takes says how long others wait, unless a grammar is compiled before it.
+        self._tells_wait = self._is_streaming and not request.is_guided
         self._attempt: Attempt | None = None
         self.first: Tensors | None = None  # once it has started: the first response, None where the engine gave none
         self._rest: Generator[Tensors, None, None] | None = None  # None: not begun, or ended.
@@ -122,7 +124,7 @@ class EngineStream:
         if self._watch.look() is not None:
             return None
         try:
-            attempt = route.begin(sees_first_token=self._is_streaming)
+            attempt = route.begin(tells_wait=self._tells_wait)
         except Overloaded as error:
             raise _NotThis(_FULL, error) from None
         if attempt is None:
@@ -147,7 +149,7 @@ class EngineStream:
             attempt.failed()
             self._end_attempt()
             raise _NotThis("slow", TimedOut(f"{model} gave no token in {seconds:g} seconds"))
-        attempt.worked(has_token=self._is_streaming and response is not None)
+        attempt.worked(has_token=self._tells_wait and response is not None)
         return response
 
     def following(self) -> Tensors | None:

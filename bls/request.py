@@ -102,6 +102,11 @@ class Request:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     template_values: Mapping[str, Any] = field(default_factory=dict)  # for the chat template
 
+    @property
+    def is_guided(self) -> bool:
+        """Whether the answer has a structure, which the engine may have to compile first."""
+        return "guided_decoding_guide_type" in self.sampling
+
 
 @dataclass(frozen=True)
 class Defaults:

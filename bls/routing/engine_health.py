@@ -86,7 +86,7 @@ class EngineHealth:
     ) -> Attempt | None:
         """The attempt that may be made now, or None while the engine's breaker is open, unless `in_any_case`.
 
-        `work` waits for its first token, `since` then or from now on; 0 where nobody will see a first token.
+        `work` waits for its first token, `since` then or from now on; 0 where that tells nothing of others' waits.
         """
         table, slot = self._table, self._table.slot(model)
         is_probe = False

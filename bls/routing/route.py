@@ -158,16 +158,17 @@ class Route:
         """Whether half of the router processes or more are answering."""
         return self._health.busy_share >= 0.5
 
-    def begin(self, sees_first_token: bool = True) -> Attempt | None:
+    def begin(self, tells_wait: bool = True) -> Attempt | None:
         """The attempt at the decision's engine; None while it is left alone, and another could be tried.
 
-        Raises Overloaded if the engine has no place for it.
+        `tells_wait`: the time until its first token is how long others wait. Raises Overloaded if the engine has no
+        place for it.
         """
         model, settings = self.decision.model, self.policy.settings
         self._since = self._admission.leave_door() or self._since
         self._admission.check(model, settings, self.prompt.priority)
         is_last = not self._has_others
-        work = REQUEST_WORK + self.prompt.tokens[model] if sees_first_token else 0.0
+        work = REQUEST_WORK + self.prompt.tokens[model] if tells_wait else 0.0
         return self._health.begin(model, settings, in_any_case=is_last, work=work, since=self._since)
 
     @property

@@ -70,6 +70,15 @@ def test_a_client_hears_that_an_engine_was_full_if_the_one_after_it_is_not_avail
         server.answer()
 
 
+@pytest.mark.parametrize(("guide", "is_quiet"), [(None, False), ("json", True)])
+def test_a_request_whose_grammar_is_compiled_first_is_nobody_elses_wait(server, guide, is_quiet):
+    chosen = first_choice(server)
+    seen = []
+    server.models.engines[chosen] = [lambda: seen.append(server.admission.is_quiet(chosen)) or "ok"]
+    server.answer(guided_decoding_guide_type=guide)
+    assert seen == [is_quiet]
+
+
 def test_a_request_beyond_all_places_is_turned_away_before_anything_is_done_for_it(server):
     server.occupy(SMALL, PROCESSES - 1)
     with pytest.raises(Busy, match=r"^\[BUSY\] .*; retry after 1 s$"):

@@ -354,20 +354,22 @@ def test_a_model_that_is_changed_in_place_is_noticed(tier, servers, monkeypatch)
     assert eventually(lambda: "another model" in why_not(tier)[servers[0].name])
 
 
-def test_addresses_that_come_and_go_by_name_are_followed(servers):
-    known = [HOSTS[0]]
+def resolving(known):
+    """Makes pools for which every name has the addresses `known`, which a test changes; without one it fails."""
 
     async def resolve(host, port):
         if not known:
             raise OSError("the resolver is away")
         return list(known)
 
-    def make_pool(*given):
-        return Pool(*given, resolve=resolve)
+    return lambda *given: Pool(*given, resolve=resolve)
 
+
+def test_addresses_that_come_and_go_by_name_are_followed(servers):
+    known = [HOSTS[0]]
     first, second = servers
     named = (Address("engines.test", first.grpc_port),)
-    with tier_of(first, endpoints=named, resolve_seconds=1, make_pool=make_pool) as tier:
+    with tier_of(first, endpoints=named, resolve_seconds=1, make_pool=resolving(known)) as tier:
         stream = ask(tier, IDS, tokens=200, script=SLOW)
         stream.wait_for_ids(1)
         known[:] = [HOSTS[1]]
@@ -383,16 +385,9 @@ def test_addresses_that_come_and_go_by_name_are_followed(servers):
 
 def test_an_address_that_comes_back_while_its_streams_still_run_is_one_endpoint(servers):
     known = [HOSTS[0]]
-
-    async def resolve(host, port):
-        return list(known)
-
-    def make_pool(*given):
-        return Pool(*given, resolve=resolve)
-
     first, _ = servers
     named = (Address("engines.test", first.grpc_port),)
-    with tier_of(first, endpoints=named, resolve_seconds=1, make_pool=make_pool) as tier:
+    with tier_of(first, endpoints=named, resolve_seconds=1, make_pool=resolving(known)) as tier:
         stream = ask(tier, IDS, tokens=5000, script=SLOW)
         stream.wait_for_ids(1)
         for known[:] in ([HOSTS[1]], [HOSTS[0]]):
